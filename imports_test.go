@@ -73,6 +73,7 @@ var importTable = map[string][]string{
 	"internal/kube/access":     {"internal/resource", "internal/rollout", "internal/rollout/workload", "api/metrics", "api/rollouts"},
 	"internal/kube/edit":       {"internal/kube"},
 	"internal/kube/release":    {"internal/kube", "internal/kube/edit", "internal/loglimit", "internal/rollout", "internal/rollout/workload", "api/rollouts"},
+	"internal/kube/operate":    {"internal/kube", "internal/kube/edit", "internal/kube/release", "internal/rollout", "internal/rollout/command", "internal/rollout/view", "internal/rollout/workload", "internal/visible", "api/metrics", "api/rollouts"},
 	"internal/kube/conversion": {"api/convert"},
 	"internal/kube/aggregated": {"internal/visible"},
 	"internal/kube/admission":  {"internal/dialect/rollouts", "internal/kube", "internal/kube/edit", "internal/resource", "internal/rollout/workload", "internal/visible", "api/rollouts"},
@@ -155,7 +156,8 @@ var importTable = map[string][]string{
 	"internal/rollout/provider/ingress": {"internal/rollout", "api/rollouts"},
 	"internal/rollout/provider/istio":   {"internal/rollout", "internal/model", "api/rollouts"},
 	"internal/rollout/provider/smi":     {"internal/rollout", "api/rollouts", "api/specs", "api/split"},
-	"internal/rollout/local":            {"internal/dialect/rollouts", "internal/model", "internal/process", "internal/resource", "internal/rollout", "internal/rollout/view", "api/rollouts"},
+	"internal/rollout/local":            {"internal/dialect/rollouts", "internal/model", "internal/process", "internal/resource", "internal/rollout", "internal/rollout/command", "internal/rollout/view", "api/rollouts"},
+	"internal/rollout/command":          {"internal/rollout", "api/rollouts"},
 	"internal/rollout/view":             {"internal/rollout", "internal/screen", "internal/visible", "api/rollouts"},
 }
 

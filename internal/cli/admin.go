@@ -29,6 +29,8 @@ const (
 	answerTime  = 15 * time.Second
 	watchPeriod = 500 * time.Millisecond
 	maxWarnings = 8
+	// gatherTime is how long who watches waits for further changes.
+	gatherTime = 250 * time.Millisecond
 )
 
 // admin asks the admin endpoint of "weir run".
@@ -38,6 +40,8 @@ type admin struct {
 	tokenFile string
 	// period is how often watch asks; 0 is watchPeriod.
 	period time.Duration
+	// follow, if not nil, wakes watch between two times that it asks, until stop.
+	follow func(ctx context.Context) (wake <-chan struct{}, stop func())
 }
 
 func (a *admin) flags(f *pflag.FlagSet) {
@@ -151,6 +155,12 @@ func (a *admin) watch(ctx context.Context, look func(now time.Time) (v any, text
 	defer stop()
 	tick := time.NewTicker(cmp.Or(a.period, watchPeriod))
 	defer tick.Stop()
+	var wake <-chan struct{}
+	if a.follow != nil {
+		woken, end := a.follow(ctx)
+		defer end()
+		wake = woken
+	}
 	var last any
 	for {
 		v, text, over, err := look(time.Now())
@@ -178,6 +188,12 @@ func (a *admin) watch(ctx context.Context, look func(now time.Time) (v any, text
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		case <-wake:
+			select { // changes come together
+			case <-ctx.Done():
+				return nil
+			case <-time.After(gatherTime):
+			}
 		}
 	}
 }

@@ -53,6 +53,8 @@ type streams struct {
 	in       io.Reader
 	out, err io.Writer
 	dialects dialect.List
+	// plugin means that kubectl runs it: commands ask a cluster unless they are told otherwise.
+	plugin bool
 }
 
 // Program is Weir with some front ends; none is all of them (dialect.All).
@@ -65,14 +67,17 @@ func (p Program) dialects() dialect.List {
 	return p.Dialects
 }
 
-// Arguments are those of a process's command line. A binary of the name kubectl-traffic is "weir traffic" of a cluster, so
-// that kubectl has it as "kubectl traffic".
+// plugin is the first argument of "kubectl weir": weir whose commands ask a cluster.
+const plugin = "kubectl-weir"
+
+// Arguments are those of a process's command line. A binary of the name kubectl-weir is weir of a cluster, so that kubectl
+// has it as "kubectl weir", and kubectl-traffic is its command traffic.
 func Arguments(argv []string) []string {
 	if len(argv) == 0 {
 		return nil
 	}
-	if name := strings.TrimSuffix(filepath.Base(argv[0]), ".exe"); name == "kubectl-traffic" {
-		return append([]string{plugin}, argv[1:]...)
+	if name := strings.TrimSuffix(filepath.Base(argv[0]), ".exe"); name == plugin || name == trafficPlugin {
+		return append([]string{name}, argv[1:]...)
 	}
 	return argv[1:]
 }
@@ -84,7 +89,11 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 
 // Main runs a command line and returns the exit code.
 func (p Program) Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := newRoot(streams{stdin, stdout, stderr, p.dialects()})
+	s := streams{in: stdin, out: stdout, err: stderr, dialects: p.dialects()}
+	if len(args) > 0 && args[0] == plugin {
+		s.plugin, args = true, args[1:]
+	}
+	root := newRoot(s)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteC()
 	if err == nil {
@@ -121,13 +130,16 @@ traffic by it.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.DisableFlagsInUseLine = true
+	if s.plugin {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl weir"}
+	}
 	root.SetUsageFunc(usage)
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.AddCommand(
-		newRun(s), newController(s), newProxy(s), newCheck(s), newStatus(s), newDump(s), newDiff(s), newExplain(s), newAccess(s), newRollout(s), newTraffic(s, "traffic"), newTraffic(s, plugin), newDemo(s), newEcho(s), newIdentity(s), newConvert(s), newVersion(s), newCompletion(s),
+		newRun(s), newController(s), newProxy(s), newCheck(s), newStatus(s), newDump(s), newDiff(s), newExplain(s), newAccess(s), newRollout(s), newTraffic(s, "traffic"), newTraffic(s, trafficPlugin), newDemo(s), newEcho(s), newIdentity(s), newConvert(s), newVersion(s), newCompletion(s),
 	)
 	completeChoices(root)
 	for _, cmd := range append(root.Commands(), root) {

@@ -90,7 +90,7 @@ func fill(page, section, content string) (filled string, found bool, err error) 
 
 // cliPage documents the commands, from the commands themselves.
 func (p Program) cliPage() string {
-	root := newRoot(streams{&bytes.Buffer{}, io.Discard, io.Discard, p.dialects()})
+	root := newRoot(streams{in: &bytes.Buffer{}, out: io.Discard, err: io.Discard, dialects: p.dialects()})
 	var b strings.Builder
 	b.WriteString(generated + "# The command line\n\n" + root.Long + "\n\n| command | what it does |\n|---|---|\n")
 	all := commands(root)

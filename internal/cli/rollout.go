@@ -15,7 +15,9 @@ func newRollout(s streams) *cobra.Command {
 		Short: "Look at progressive releases and control them",
 		Long: `Rollout has the commands for Rollouts (rollouts.kruise.io), which release a new
 version of a workload step by step. Plan reads files; the others ask the admin
-endpoint of a "weir run" that carries Rollouts out. docs/rollouts.md says more.`,
+endpoint of a "weir run" that carries Rollouts out; with --kubeconfig or
+--context they ask a cluster, with your rights there. As "kubectl weir rollout"
+they ask the cluster unless --admin names a run. docs/rollouts.md says more.`,
 		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -127,7 +127,7 @@ func TestRolloutCommandsControlARun(t *testing.T) {
 	w.rollouts("history", "blue").want(t, 0, "REVISION", "released", "taken back")
 	r := w.rollouts("list", "-o", "json", "-n", "default")
 	r.want(t, 0, `"state": "Healthy"`, `"revision": 2`)
-	w.rollouts("list", "-n", "other").want(t, 0, "There are no Rollouts.")
+	w.rollouts("list", "-n", "other").want(t, 0, "There are no Rollouts in the namespace other.")
 
 	if code, body := w.admin("/rollouts/default/blue"); code != 200 || !strings.Contains(body, `"name": "blue"`) {
 		t.Errorf("%d %s", code, body)

@@ -19,8 +19,8 @@ import (
 	"github.com/weirmesh/weir/internal/traffic"
 )
 
-// plugin is the name of the hidden command that "kubectl traffic" is: "weir traffic" that asks a cluster.
-const plugin = "kubectl-traffic"
+// trafficPlugin is the name of the hidden command that "kubectl traffic" is: "weir traffic" that asks a cluster.
+const trafficPlugin = "kubectl-traffic"
 
 func newTraffic(s streams, name string) *cobra.Command {
 	cmd := &cobra.Command{
@@ -30,15 +30,15 @@ func newTraffic(s streams, name string) *cobra.Command {
 pods (deployments, services, namespaces and so on), lately: SMI's Traffic
 Metrics. It asks the admin endpoint of a "weir run"; with --kubeconfig or
 --context it asks a cluster that Weir's controller serves, with your rights
-there. As "kubectl traffic" it asks the cluster unless --admin names a run.
-docs/traffic.md says more.`,
+there. As "kubectl traffic" or "kubectl weir traffic" it asks the cluster unless
+--admin names a run. docs/traffic.md says more.`,
 		Args:   onlyCommands,
 		RunE:   func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		Hidden: name == plugin,
+		Hidden: name == trafficPlugin,
 	}
 	cmd.DisableFlagsInUseLine = true
 	for _, c := range []func(*trafficAPI) *cobra.Command{newTrafficTop, newTrafficEdges, newTrafficTopology, newTrafficTap} {
-		cmd.AddCommand(c(&trafficAPI{admin: admin{streams: s}, plugin: name == plugin}))
+		cmd.AddCommand(c(&trafficAPI{place: place{admin: admin{streams: s}, plugin: s.plugin || name == trafficPlugin}}))
 	}
 	return cmd
 }

@@ -20,7 +20,6 @@ import (
 
 	"github.com/weirmesh/weir/api/metrics"
 	"github.com/weirmesh/weir/internal/flags"
-	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/traffic"
 	"github.com/weirmesh/weir/internal/visible"
 )
@@ -29,17 +28,12 @@ const trafficVersion = metrics.DraftGroup + "/" + metrics.Draft
 
 // trafficAPI is where Traffic Metrics are read: at the admin endpoint of a run, or at the API server of a cluster.
 type trafficAPI struct {
-	admin
-	plugin    bool // called as kubectl traffic
-	kube      kube.Flags
-	inCluster bool
-	client    *kube.Client // of a cluster; nil for a run
+	place
 
 	mu       sync.Mutex
 	warnings []string // that answers had which what is shown next comes from; guarded by mu
 
 	namespace string
-	usual     string // the namespace without a flag; "" is all for lists
 	every     bool
 	selector  string
 	window    time.Duration
@@ -58,38 +52,12 @@ func (a *trafficAPI) flags(cmd *cobra.Command, lists bool) {
 	a.where(cmd)
 }
 
-// where adds the flags that name a run or a cluster. Those of the command line count before the environment's.
-func (a *trafficAPI) where(cmd *cobra.Command) {
-	f := cmd.Flags()
-	a.admin.flags(f)
-	clusterFlags(&a.kube, f)
-	fromEnvironment(cmd)
-	read := cmd.PreRunE
-	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
-		named := func() (run, cluster bool) {
-			return f.Changed("admin"), a.kube.Given()
-		}
-		run, cluster := named()
-		if err := read(cmd, args); err != nil {
-			return err
-		}
-		if !run && !cluster {
-			run, cluster = named()
-		}
-		if run && cluster {
-			return flags.Errorf("give either a run (--admin) or a cluster (--kubeconfig, --context and the like), not both")
-		}
-		a.inCluster = cluster || a.plugin && !run
-		return nil
-	}
-}
-
 // open fails for flags that cannot be meant, and makes the client of a cluster.
 func (a *trafficAPI) open() error {
 	if a.every && a.namespace != "" {
 		return flags.Errorf("--all-namespaces and --namespace %s: give one of them", a.namespace)
 	}
-	if err := a.checkNamespace(); err != nil {
+	if err := checkNamespace(a.namespace); err != nil {
 		return err
 	}
 	if a.window <= 0 {
@@ -101,15 +69,8 @@ func (a *trafficAPI) open() error {
 	if !a.inCluster {
 		return nil
 	}
+	a.period = clusterPeriod
 	return a.connect()
-}
-
-// checkNamespace fails if the flag's namespace would be another part of a path.
-func (a *trafficAPI) checkNamespace() error {
-	if faults := content.IsPathSegmentName(a.namespace); len(faults) > 0 {
-		return flags.Errorf("--namespace %q %s", a.namespace, strings.Join(faults, ", "))
-	}
-	return nil
 }
 
 // kindOf is the kind of an argument.

@@ -8,35 +8,10 @@ import (
 	"net/http"
 	"net/url"
 	"time"
-
-	"github.com/weirmesh/weir/internal/kube"
 )
 
 // clusterPeriod is how often a cluster is asked by who watches. It is how often the controller reads proxies.
 const clusterPeriod = 5 * time.Second
-
-// connect makes the client of the cluster that the flags name.
-func (a *trafficAPI) connect() (err error) {
-	kube.Quiet()
-	a.client, err = a.kube.Client()
-	switch {
-	case errors.Is(err, kube.ErrNoCluster):
-		return &exitError{exitUsage, errors.New("which cluster? Give --kubeconfig FILE ($KUBECONFIG, ~/.kube/config), or --admin ADDRESS of a weir run")}
-	case err != nil:
-		return &exitError{exitUsage, err}
-	}
-	if a.usual, err = a.kube.Namespace(); err != nil {
-		return &exitError{exitUsage, err}
-	}
-	a.period = clusterPeriod
-	return nil
-}
-
-func (a *trafficAPI) close() {
-	if a.client != nil {
-		a.client.Close()
-	}
-}
 
 // ask reads the answer of the API server about a path.
 func (a *trafficAPI) ask(ctx context.Context, path string, query url.Values) (*answer, error) {

@@ -234,7 +234,7 @@ func TestTheNameOfTheBinaryChoosesTheCommand(t *testing.T) {
 	t.Parallel()
 	for argv, want := range map[string]string{
 		"weir check a": "check a", "/usr/bin/weir": "", "/usr/local/bin/kubectl-traffic top pods": "kubectl-traffic top pods", "kubectl-traffic.exe": "kubectl-traffic",
-		"kubectl-weir traffic top": "traffic top", "": "",
+		"kubectl-weir traffic top": "kubectl-weir traffic top", "": "",
 	} {
 		if got := strings.Join(cli.Arguments(strings.Fields(argv)), " "); got != want {
 			t.Errorf("%s: %q, want %q", argv, got, want)

@@ -51,7 +51,7 @@ what all connected proxies of Gateways observe, and says how many take part.`,
 	a.where(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if a.inCluster {
-			if err := a.checkNamespace(); err != nil {
+			if err := checkNamespace(a.namespace); err != nil {
 				return err
 			}
 			if err := a.connect(); err != nil {

@@ -9,38 +9,14 @@ import (
 	"github.com/weirmesh/weir/api/rollouts"
 	dialect "github.com/weirmesh/weir/internal/dialect/rollouts"
 	"github.com/weirmesh/weir/internal/rollout"
+	"github.com/weirmesh/weir/internal/rollout/command"
 	"github.com/weirmesh/weir/internal/rollout/view"
 )
-
-// Verb is what somebody asks of a Rollout.
-type Verb string
-
-// The verbs.
-const (
-	// Promote goes on with a step that waits, or with all that follow if Full, or at Step if that is not 0. Of a release
-	// that waits for the stable Service it says that this has the new version.
-	Promote Verb = "promote"
-	// Pause stops the release where it is, Resume goes on.
-	Pause  Verb = "pause"
-	Resume Verb = "resume"
-	// Abort sends all requests to the stable version. Retry begins an aborted release again.
-	Abort Verb = "abort"
-	Retry Verb = "retry"
-	// Undo goes back to the version before, as far as it is still there.
-	Undo Verb = "undo"
-	// Restart begins a release of the canary's endpoints, whatever was released before.
-	Restart Verb = "restart"
-)
-
-// Verbs are all there are.
-var Verbs = []Verb{Promote, Pause, Resume, Abort, Retry, Undo, Restart}
 
 // Command is one request of somebody.
 type Command struct {
 	Namespace, Name string
-	Verb            Verb
-	Full            bool
-	Step            int
+	command.Command
 }
 
 // ErrNotFound means that there is no such Rollout.
@@ -84,26 +60,26 @@ func (k *keeper) carryOut(c Command) error {
 }
 
 func (s *state) carryOut(r *rollouts.Rollout, c Command) error {
-	if c.Verb != Promote && (c.Full || c.Step != 0) {
-		return fmt.Errorf("%s has neither full nor step", c.Verb)
+	if err := c.Check(); err != nil {
+		return err
 	}
-	if r.Spec.Disabled && c.Verb != Pause && c.Verb != Resume {
+	if r.Spec.Disabled && c.Verb != command.Pause && c.Verb != command.Resume {
 		return errors.New("the Rollout is disabled: remove spec.disabled from its file")
 	}
 	releasing := s.active() && s.Status.Phase == rollouts.PhaseProgressing
 	aborted := s.active() && s.Abort == s.Update.Name
 	switch c.Verb {
-	case Promote:
+	case command.Promote:
 		if !releasing {
 			return errors.New("nothing is being released")
 		}
 		return s.promote(r.Spec.Strategy.Plan(), c)
-	case Pause:
+	case command.Pause:
 		if s.Paused || r.Spec.Strategy.Paused {
 			return errors.New("the Rollout is paused already")
 		}
 		s.Paused = true
-	case Resume:
+	case command.Resume:
 		switch {
 		case s.Paused:
 			s.Paused = false
@@ -112,7 +88,7 @@ func (s *state) carryOut(r *rollouts.Rollout, c Command) error {
 		default:
 			return errors.New("the Rollout is not paused; a step that waits goes on by promote")
 		}
-	case Abort:
+	case command.Abort:
 		switch {
 		case aborted:
 			return errors.New("the release is aborted already")
@@ -120,14 +96,14 @@ func (s *state) carryOut(r *rollouts.Rollout, c Command) error {
 			return errors.New("nothing is being released")
 		}
 		s.Abort = s.Update.Name
-	case Retry:
+	case command.Retry:
 		if !aborted || releasing {
 			return errors.New("no release was aborted")
 		}
 		s.Abort = ""
-	case Undo:
+	case command.Undo:
 		return s.undo(releasing, aborted)
-	case Restart:
+	case command.Restart:
 		switch {
 		case s.Update == nil:
 			return errors.New("the canary's Service has no endpoints, so there is nothing to release")
@@ -158,8 +134,6 @@ func (s *state) promote(plan *rollouts.Plan, c Command) error {
 		return errors.New("the release is not at a step")
 	}
 	switch {
-	case c.Full && c.Step != 0:
-		return errors.New("full and step exclude each other")
 	case c.Full:
 		rel.CurrentStepIndex, rel.NextStepIndex, rel.CurrentStepState = steps, -1, rollouts.StepCompleted
 	case c.Step < 0 || c.Step > int(steps):

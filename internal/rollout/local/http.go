@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/process"
+	"github.com/weirmesh/weir/internal/rollout/command"
 	"github.com/weirmesh/weir/internal/rollout/view"
 )
 
@@ -49,8 +50,8 @@ func (s *Source) answer(w http.ResponseWriter, namespace, name string) {
 }
 
 func (s *Source) command(w http.ResponseWriter, r *http.Request) {
-	c := Command{Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), Verb: Verb(r.PathValue("verb"))}
-	if !slices.Contains(Verbs, c.Verb) {
+	c := Command{Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), Command: command.Command{Verb: command.Verb(r.PathValue("verb"))}}
+	if !slices.Contains(command.Verbs, c.Verb) {
 		process.Text(w, http.StatusNotFound, "there is no such verb\n")
 		return
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/rollout/command"
 	"github.com/weirmesh/weir/internal/rollout/provider"
 	"github.com/weirmesh/weir/internal/rollout/view"
 )
@@ -162,15 +163,15 @@ func (g *gateway) view() view.Rollout {
 	return all[0]
 }
 
-func (g *gateway) do(verb Verb, change ...func(*Command)) {
+func (g *gateway) do(verb command.Verb, change ...func(*Command)) {
 	g.t.Helper()
 	if err := g.ask(verb, change...); err != nil {
 		g.t.Fatalf("%s: %v", verb, err)
 	}
 }
 
-func (g *gateway) ask(verb Verb, change ...func(*Command)) error {
-	c := Command{Namespace: "default", Name: "shop", Verb: verb}
+func (g *gateway) ask(verb command.Verb, change ...func(*Command)) error {
+	c := Command{Namespace: "default", Name: "shop", Command: command.Command{Verb: verb}}
 	for _, f := range change {
 		f(&c)
 	}
@@ -225,7 +226,7 @@ func TestAReleaseGoesThroughItsSteps(t *testing.T) {
 		g.want(view.Paused, 2, second)
 		g.pass(time.Hour)
 		g.want(view.Paused, 2, second)
-		g.do(Promote)
+		g.do(command.Promote)
 		g.pass(5 * time.Second)
 		g.want(view.Progressing, 3, third)
 		g.pass(15 * time.Second)
@@ -285,57 +286,57 @@ func TestCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := release(t, nil, threeSteps)
 		defer g.end()
-		fails := func(says string, verb Verb, change ...func(*Command)) {
+		fails := func(says string, verb command.Verb, change ...func(*Command)) {
 			t.Helper()
 			if err := g.ask(verb, change...); err == nil || !strings.Contains(err.Error(), says) {
 				t.Errorf("%s: %v, want %q", verb, err, says)
 			}
 		}
-		g.do(Pause)
-		fails("paused already", Pause)
+		g.do(command.Pause)
+		fails("paused already", command.Pause)
 		g.pass(time.Hour)
 		g.want(view.Paused, 1, first)
-		g.do(Resume)
-		fails("not paused", Resume)
+		g.do(command.Resume)
+		fails("not paused", command.Resume)
 		g.pass(15 * time.Second)
 		g.want(view.Paused, 2, second)
-		fails("no step 4", Promote, step(4))
-		fails("at step 2", Promote, step(2))
-		fails("exclude", Promote, step(1), full)
-		fails("neither full nor step", Abort, full)
-		g.do(Promote, step(1))
+		fails("no step 4", command.Promote, step(4))
+		fails("at step 2", command.Promote, step(2))
+		fails("exclude", command.Promote, step(1), full)
+		fails("neither full nor step", command.Abort, full)
+		g.do(command.Promote, step(1))
 		g.pass(3 * time.Second)
 		g.want(view.Progressing, 1, first)
-		g.do(Abort)
+		g.do(command.Abort)
 		g.pass(5 * time.Second)
 		g.want(view.Aborted, 0, written)
-		fails("serves all", Undo)
-		fails("aborted already", Abort)
-		fails("nothing is being released", Promote)
-		g.do(Retry)
-		fails("no release was aborted", Retry)
+		fails("serves all", command.Undo)
+		fails("aborted already", command.Abort)
+		fails("nothing is being released", command.Promote)
+		g.do(command.Retry)
+		fails("no release was aborted", command.Retry)
 		g.pass(3 * time.Second)
 		g.want(view.Progressing, 1, first)
-		g.do(Promote, full)
+		g.do(command.Promote, full)
 		g.pass(5 * time.Second)
 		g.want(view.Waiting, 3, all)
-		fails("promote alone", Promote, full)
-		g.do(Undo)
+		fails("promote alone", command.Promote, full)
+		g.do(command.Undo)
 		g.pass(5 * time.Second)
 		g.want(view.Aborted, 0, written)
-		g.do(Restart)
+		g.do(command.Restart)
 		g.pass(3 * time.Second)
 		g.want(view.Progressing, 1, first)
-		g.do(Promote, full)
+		g.do(command.Promote, full)
 		g.pass(5 * time.Second)
-		g.do(Promote) // the stable Service's endpoints have the new version, at their old addresses
+		g.do(command.Promote) // the stable Service's endpoints have the new version, at their old addresses
 		g.pass(5 * time.Second)
 		g.want(view.Healthy, 0, written)
-		fails("take", Undo)
+		fails("take", command.Undo)
 		if v := g.view(); v.Stable.Revision != 3 || !slices.Equal(v.Stable.Endpoints, []string{"10.0.0.1:8080", "10.0.0.2:8080"}) {
 			t.Errorf("stable %+v", v.Stable)
 		}
-		g.do(Restart) // the same addresses have yet another version
+		g.do(command.Restart) // the same addresses have yet another version
 		g.pass(3 * time.Second)
 		g.want(view.Progressing, 1, first)
 
@@ -344,8 +345,8 @@ func TestCommands(t *testing.T) {
 		g.write(s)
 		g.pass(5 * time.Second)
 		g.want(view.Disabled, 0, written)
-		fails("disabled", Restart)
-		err := g.source.Do(t.Context(), Command{Namespace: "default", Name: "other", Verb: Pause})
+		fails("disabled", command.Restart)
+		err := g.source.Do(t.Context(), Command{Namespace: "default", Name: "other", Command: command.Command{Verb: command.Pause}})
 		if !errors.Is(err, ErrNotFound) {
 			t.Errorf("a Rollout that is not there: %v", err)
 		}
@@ -431,10 +432,10 @@ func TestAReleaseGoesOnAfterARestart(t *testing.T) {
 		other := serve(t, &Store{Path: path})
 		other.write(s)
 		other.want(view.Paused, 2, second)
-		if err := other.ask(Promote); err == nil || !strings.Contains(err.Error(), "another process") {
+		if err := other.ask(command.Promote); err == nil || !strings.Contains(err.Error(), "another process") {
 			t.Errorf("a process that does not decide: %v", err)
 		}
-		g.do(Promote)
+		g.do(command.Promote)
 		g.pass(5 * time.Second)
 		other.want(view.Progressing, 3, third)
 		g.end()
@@ -495,7 +496,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 		g, _ := release(t, nil, threeSteps)
 		defer g.end()
 		for range 3 * maxEvents {
-			g.do(Restart)
+			g.do(command.Restart)
 			g.pass(3 * time.Second)
 		}
 		if v := g.view(); len(v.Releases) != maxReleases || len(v.Events) != maxEvents || v.State != view.Progressing {
@@ -512,7 +513,7 @@ func TestViewsStayAsTheyWere(t *testing.T) {
 		g.pass(15 * time.Second)
 		before := g.view()
 		was := before.Status.Release().CurrentStepState
-		g.do(Promote)
+		g.do(command.Promote)
 		if now := before.Status.Release().CurrentStepState; now != was {
 			t.Errorf("a view changed from %s to %s", was, now)
 		}

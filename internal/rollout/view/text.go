@@ -15,6 +15,7 @@ import (
 var states = map[State]struct{ icon, colour string }{
 	Initial: {"◌", screen.Yellow}, Healthy: {"✔", screen.Green}, Progressing: {"◌", screen.Yellow}, Paused: {"‖", screen.Yellow}, Waiting: {"‖", screen.Yellow},
 	Aborting: {"✖", screen.Red}, Aborted: {"✖", screen.Red}, Disabled: {"–", screen.Yellow},
+	Terminating: {"✖", screen.Yellow},
 }
 
 // word is the state with its icon.
@@ -32,13 +33,17 @@ func (r *Rollout) step() string {
 
 // set is the share that the canary should get: a percentage, or "matches".
 func (r *Rollout) set() string {
-	switch {
-	case r.Routing == nil:
+	if r.Routing == nil {
 		return "-"
-	case len(r.Routing.Matches) > 0:
-		return "matches"
 	}
-	return strconv.Itoa(r.Routing.Percent) + " %"
+	text := strconv.Itoa(r.Routing.Percent) + " %"
+	if len(r.Routing.Matches) > 0 {
+		text = "matches"
+	}
+	if r.Pending {
+		text += " next"
+	}
+	return text
 }
 
 // measured is the share that it got.
@@ -51,10 +56,21 @@ func (r *Rollout) measured() string {
 }
 
 func (r *Rollout) revision() string {
-	if r.Canary != nil && r.Canary.Revision != r.Stable.Revision {
-		return fmt.Sprintf("%d to %d", r.Stable.Revision, r.Canary.Revision)
+	if c := r.Canary; c != nil && (c.Revision != r.Stable.Revision || c.Name != r.Stable.Name) {
+		return r.Stable.label() + " to " + c.label()
 	}
-	return strconv.Itoa(r.Stable.Revision)
+	return r.Stable.label()
+}
+
+// label is the number of a revision, or its name if that is all there is.
+func (v *Version) label() string {
+	switch {
+	case v.Revision == 0 && v.Name == "":
+		return "-"
+	case v.Revision == 0:
+		return visible.Text(v.Name)
+	}
+	return strconv.Itoa(v.Revision)
 }
 
 // Short is how far a Rollout is, in a few words.
@@ -74,7 +90,7 @@ func (l List) Table(s screen.Screen) string {
 	rows := [][]string{{"NAMESPACE", "NAME", "STATUS", "STEP", "SET", "MEASURED", "REVISION"}}
 	for i := range l.Rollouts {
 		r := &l.Rollouts[i]
-		rows = append(rows, []string{r.Namespace, r.Name, r.State.word(), r.step(), r.set(), r.measured(), r.revision()})
+		rows = append(rows, []string{visible.Text(r.Namespace), visible.Text(r.Name), r.State.word(), r.step(), r.set(), r.measured(), r.revision()})
 	}
 	return s.Table(rows, "REVISION", "MEASURED", "SET")
 }
@@ -105,47 +121,32 @@ func (r *Rollout) Tree(s screen.Screen, now time.Time) string {
 		}
 		field("Step:", step)
 	}
-	field("Requests:", r.Who)
+	who := r.Who
+	if r.Pending {
+		who = "When the pods are there: " + who
+	}
+	field("Requests:", who)
 	if r.Routing != nil {
 		field("Set:", r.set())
 		if m := r.Measured; m != nil && m.Stable+m.Canary > 0 {
 			field("Measured:", fmt.Sprintf("%s, %d of %d requests in the last %.0f s", r.measured(), m.Canary, m.Stable+m.Canary, m.Seconds))
-		} else {
+		} else if m != nil || r.Workload == nil {
 			field("Measured:", "no requests yet")
 		}
 	}
-	b.WriteString("\n" + s.In(states[r.State].colour, states[r.State].icon) + " " + visible.Text(r.Name) + "\n")
-	versions := []struct {
-		role string
-		v    Version
-	}{{"stable", r.Stable}}
-	if r.Canary != nil {
-		canary := "canary"
-		if r.Canary.Revision == r.Stable.Revision {
-			canary = "released"
+	if w := r.Workload; w != nil {
+		field("Workload:", fmt.Sprintf("%s %s, %s", w.Kind, w.Name, screen.Count(int(w.Replicas), "pod")))
+		for _, c := range r.Status.Conditions {
+			field("Condition:", strings.TrimSpace(fmt.Sprintf("%s %s %s", c.Type, c.Status, c.Reason))+", for "+age(now.Sub(c.LastTransitionTime.Time)))
 		}
-		versions = slices.Insert(versions, 0, struct {
-			role string
-			v    Version
-		}{canary, *r.Canary})
 	}
-	for i, v := range versions {
-		branch, stem := "├─", "│ "
-		if i == len(versions)-1 {
-			branch, stem = "└─", "  "
-		}
-		b.WriteString(s.Fit(fmt.Sprintf("%s revision %d (%s), Service %s: %s", branch, v.v.Revision, v.role, visible.Text(v.v.Service), screen.Count(len(v.v.Endpoints), "endpoint"))) + "\n")
-		for j, e := range v.v.Endpoints {
-			if j == shown && len(v.v.Endpoints) > shown+1 {
-				fmt.Fprintf(&b, "%s └─ and %d more\n", stem, len(v.v.Endpoints)-shown)
-				break
-			}
-			twig := "├─"
-			if j == len(v.v.Endpoints)-1 {
-				twig = "└─"
-			}
-			b.WriteString(s.Fit(fmt.Sprintf("%s %s %s", stem, twig, visible.Text(e))) + "\n")
-		}
+	for _, u := range r.Unread {
+		field("Unread:", u)
+	}
+	b.WriteString("\n" + s.In(states[r.State].colour, states[r.State].icon) + " " + visible.Text(r.Name) + "\n")
+	versions := r.versions()
+	for i := range versions {
+		versions[i].branch(&b, s, now, r.Workload != nil, i == len(versions)-1)
 	}
 	if n := len(r.Events); n > 0 {
 		b.WriteString("\nLast events:\n")
@@ -158,6 +159,102 @@ func (r *Rollout) Tree(s screen.Screen, now time.Time) string {
 		}
 	}
 	return b.String()
+}
+
+// ranked is a version and what it is to the release.
+type ranked struct {
+	role string
+	Version
+}
+
+// versions are those of a Rollout, the newest first.
+func (r *Rollout) versions() (all []ranked) {
+	if r.Canary != nil {
+		role := "canary"
+		if r.Canary.Revision == r.Stable.Revision && r.Canary.Name == r.Stable.Name {
+			role = "released"
+		}
+		all = append(all, ranked{role, *r.Canary})
+	}
+	for _, v := range r.Others {
+		all = append(all, ranked{"other", v})
+	}
+	return append(all, ranked{"stable", r.Stable})
+}
+
+// branch draws a version with its pods, or without a cluster its endpoints.
+func (v *ranked) branch(b *strings.Builder, s screen.Screen, now time.Time, cluster, last bool) {
+	branch, stem := "├─", "│ "
+	if last {
+		branch, stem = "└─", "  "
+	}
+	text, leaves := fmt.Sprintf("%s revision %s (%s)", branch, v.label(), v.role), v.Endpoints
+	if v.Service != "" {
+		text += ", Service " + visible.Text(v.Service)
+	}
+	if !cluster {
+		text += ": " + screen.Count(len(v.Endpoints), "endpoint")
+	} else {
+		text += fmt.Sprintf(": %d of %s ready", v.ready(), screen.Count(len(v.Pods), "pod"))
+		if len(v.Images) > 0 {
+			text += ", " + visible.Text(strings.Join(v.Images, ", "))
+		}
+		leaves = v.leaves(now)
+	}
+	b.WriteString(s.Fit(text) + "\n")
+	for i, leaf := range leaves {
+		if i == shown && len(leaves) > shown+1 {
+			fmt.Fprintf(b, "%s └─ and %d more\n", stem, len(leaves)-shown)
+			break
+		}
+		twig := "├─"
+		if i == len(leaves)-1 {
+			twig = "└─"
+		}
+		b.WriteString(s.Fit(fmt.Sprintf("%s %s %s", stem, twig, visible.Text(leaf))) + "\n")
+	}
+}
+
+// leaves are the pods in lines. Those that are not ready come first, as not all may be shown.
+func (v *Version) leaves(now time.Time) (all []string) {
+	pods := slices.Clone(v.Pods)
+	slices.SortStableFunc(pods, func(a, b Pod) int {
+		switch {
+		case a.Ready == b.Ready:
+			return strings.Compare(a.Name, b.Name)
+		case b.Ready:
+			return -1
+		}
+		return 1
+	})
+	for _, p := range pods {
+		mark := "✔"
+		if !p.Ready {
+			mark = "◌"
+		}
+		text := fmt.Sprintf("%s %s  %s, %s old", mark, p.Name, p.Status, age(now.Sub(p.Created)))
+		if p.Restarts > 0 {
+			text += ", " + screen.Count(int(p.Restarts), "restart")
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// Table lists revisions.
+func (l Revisions) Table(s screen.Screen, now time.Time) string {
+	rows := [][]string{{"REVISION", "NAME", "ROLE", "PODS", "CREATED", "IMAGES", "CAUSE"}}
+	for _, r := range l {
+		role, cause := r.Role, r.Cause
+		if role == "" {
+			role = "-"
+		}
+		if cause == "" {
+			cause = "-"
+		}
+		rows = append(rows, []string{strconv.Itoa(r.Revision), visible.Text(r.Name), role, strconv.Itoa(r.Pods), age(now.Sub(r.Created)) + " ago", visible.Text(strings.Join(r.Images, ", ")), visible.Text(cause)})
+	}
+	return s.Table(rows, "CAUSE", "NAME", "CREATED")
 }
 
 // History lists releases, the newest first.

@@ -1,0 +1,57 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/weirmesh/weir/api/metrics"
+	"github.com/weirmesh/weir/internal/rollout/view"
+)
+
+const (
+	// metricsTime bounds the question what was measured: everything else is shown without it.
+	metricsTime = 3 * time.Second
+	// maxMetrics bounds the answer, in bytes; window is the time up to now that is looked at.
+	maxMetrics = 16 << 20
+	window     = "30s"
+)
+
+// measured is how many requests the pods of both versions got lately, by Traffic Metrics; nil if the cluster has none, or
+// the user may not read them.
+func (c *Cluster) measured(ctx context.Context, s *seen, v *view.Rollout) *view.Measured {
+	if v.Canary == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, metricsTime)
+	defer cancel()
+	resp, err := c.client.Ask(ctx, "/apis/"+metrics.DraftGroup+"/"+metrics.Draft+"/namespaces/"+s.r.Namespace+"/pods", url.Values{"labelSelector": {s.selector.String()}, "window": {window}})
+	if err != nil {
+		return nil
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxMetrics+1))
+	var list metrics.TrafficMetricsList
+	if err != nil || resp.StatusCode != http.StatusOK || len(body) > maxMetrics || json.Unmarshal(body, &list) != nil {
+		return nil
+	}
+	m := &view.Measured{}
+	for _, of := range list.Items {
+		n, ok := of.Measured()
+		if !ok {
+			continue
+		}
+		m.Seconds = max(m.Seconds, of.Window.Seconds())
+		switch s.hash[of.Resource.Name] {
+		case "":
+		case v.Canary.Name:
+			m.Canary += n.Success + n.Failure
+		case v.Stable.Name:
+			m.Stable += n.Success + n.Failure
+		}
+	}
+	return m
+}
