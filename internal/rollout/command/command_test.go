@@ -112,6 +112,7 @@ func TestACommandIsOneChangeOrSaysWhyNot(t *testing.T) {
 		{"under OpenKruise, with names of its own", Command{Verb: Promote}, f{away, blueGreen, third}, `rollouts/status {"status":{"blueGreenStatus":{"currentStepState":"StepReady"},"currentStepState":"StepReady"}}`, "approved"},
 		{"paused", Command{Verb: Promote}, f{paused}, "rollouts/status " + ready, "waits for resume"},
 		{"a step that does not wait", Command{Verb: Promote}, f{state(rollouts.StepUpgrade)}, "", "step 1 of 3 does not wait: it is in StepUpgrade"},
+		{"a step whose share does not agree", Command{Verb: Promote}, f{state(rollouts.StepMetricsAnalysis)}, "rollouts/status " + ready, "Step 1 of 3 is approved."},
 		{"no release", Command{Verb: Promote}, f{released}, "", "nothing is being released"},
 		{"aborted", Command{Verb: Promote}, f{given}, "", "the release was aborted: retry"},
 		{"beginning", Command{Verb: Promote}, f{reason(rollouts.ReasonInitializing)}, "", "begins just now"},
