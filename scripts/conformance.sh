@@ -17,7 +17,7 @@ esac
 (cd test/cluster && go build -o "$bin/cluster" .)
 
 # These stop what there is one of, the controller or the API server: they have a cluster to themselves, beside the one of all others.
-alone=${E2EALONE:-'RestartFailsNoRequest$|WithoutController$|OldVersions|ReplacingProxies|ReplacingTheOnlyProxy'}
+alone=${E2EALONE:-'RestartFailsNoRequest$|OverADrainedNode$|WithoutController$|OldVersions|ReplacingProxies|ReplacingTheOnlyProxy'}
 
 # Most of the tests wait most of the time, so more of them run than there are processors.
 e2e() { (cd ../conformance/e2e && exec "$bin/e2e.test" -test.v -test.timeout=30m -test.parallel=4 ${E2EFLAGS:-} "$@"); }
