@@ -33,8 +33,16 @@ type apiServer struct {
 
 func newAPIServer(t *testing.T, answers map[string]string) *apiServer {
 	t.Helper()
-	a := &apiServer{t: t, answers: answers, kubeconfig: filepath.Join(t.TempDir(), "config")}
-	s := httptest.NewTLSServer(a) // credentials go nowhere without TLS
+	a := &apiServer{t: t, answers: answers}
+	a.kubeconfig = kubeconfigOf(t, a)
+	return a
+}
+
+// kubeconfigOf serves an API server below a path of its address, and returns the file of a kubeconfig for it.
+func kubeconfigOf(t *testing.T, h http.Handler) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config")
+	s := httptest.NewTLSServer(h) // credentials go nowhere without TLS
 	t.Cleanup(s.Close)
 	text := fmt.Sprintf(`
 apiVersion: v1
@@ -46,10 +54,10 @@ contexts:
 - {name: here, context: {cluster: c, user: u, namespace: shop}}
 - {name: bare, context: {cluster: c, user: u}}
 `, s.URL, base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
-	if err := os.WriteFile(a.kubeconfig, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return a
+	return file
 }
 
 const trafficPaths = "/clusters/7/apis/traffic.metrics.k8s.io/v1beta1/"

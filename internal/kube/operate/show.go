@@ -26,7 +26,7 @@ func (c *Cluster) List(ctx context.Context, namespace string) (view.List, error)
 		for i := range list.Items {
 			r, errs := rollouts.Read(rolloutKind.Version, list.Items[i].Object)
 			if len(errs) > 0 {
-				all.Rollouts = append(all.Rollouts, view.Rollout{Namespace: list.Items[i].GetNamespace(), Name: list.Items[i].GetName(), Message: "It is not valid: " + errs.ToAggregate().Error()})
+				all.Rollouts = append(all.Rollouts, view.Rollout{Namespace: list.Items[i].GetNamespace(), Name: list.Items[i].GetName(), State: view.Initial, Message: "It is not valid: " + errs.ToAggregate().Error()})
 				continue
 			}
 			all.Rollouts = append(all.Rollouts, view.Cluster(r))
