@@ -18,7 +18,7 @@ export CGO_ENABLED := 0
 .DEFAULT_GOAL := help
 .PHONY: help run demo build test test-apiserver test-chart test-grpc test-h2 test-wire test-overload lint fmt generate fuzz bench bench-latency bench-mirror soak setup
 .PHONY: verify vulncheck reproducible sbom image test-tls test-release recording
-.PHONY: bench-control bench-metrics cluster-up cluster-image cluster-shell cluster-down kubectl setup-cluster conformance conformance-short test-cluster test-rollouts
+.PHONY: bench-control bench-metrics bench-rollouts cluster-up cluster-image cluster-shell cluster-down kubectl setup-cluster conformance conformance-short test-cluster test-rollouts
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -215,6 +215,9 @@ bench-control: build ## Measure the control plane over 10,000 routes of a real A
 bench-metrics: ## Measure Traffic Metrics of 5,000 pods and 20,000 edges: reading proxies, the store, lists and edges; it fails if a goal is missed (docs/traffic-api.md).
 	GOALS=1 $(GO) test -run - -bench 'ReadFleet|Ask|Handler|NewIndex' ./internal/metrics/...
 	$(GO) test -count=1 -v -run Memory ./internal/metrics/embedded
+
+bench-rollouts: ## Have 1,000 Rollouts progress at once on a real API server, and fail if a goal is missed (docs/performance.md).
+	cd test/cluster && GOALS=1 $(GO) test -run - -bench ManyRollouts -benchtime 1x -timeout 60m -v ./rollouts
 
 setup: ## Install what the tests need and the machine lacks (Debian, as root): a C compiler for -race, curl, git, nginx, HAProxy, slowhttptest, logrotate, Node.js with Express, a JDK with Tomcat.
 	@scripts/setup.sh gcc curl git nginx haproxy slowhttptest logrotate node javac /usr/share/nodejs/express /usr/share/tomcat10/lib

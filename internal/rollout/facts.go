@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+
 	"github.com/weirmesh/weir/api/rollouts"
 )
 
@@ -99,8 +101,8 @@ func RoutingFor(plan *rollouts.Plan, w Want) *Routing {
 type Outcome struct {
 	// Status is to be stored, if it is not what the Rollout has.
 	Status rollouts.Status
-	// Action, if not nil, is to be carried out once the status is stored. If it is not, the next Facts bring it about
-	// again.
+	// Action, if not nil, is to be carried out once the status is stored, or before if it is a Late one. If it is not, the
+	// next Facts bring it about again. Without an Action the status needs to be stored when Facts with it lead to no other.
 	Action *Action
 	// Again is when to decide anew although nothing changed; the zero time is never.
 	Again time.Time
@@ -126,6 +128,27 @@ type Action struct {
 	Pods int32
 	// Hash is the label of pods that a Service should select.
 	Hash string
+}
+
+// Late reports whether the status may be stored after the action, together with what follows from it. No grace period begins
+// with such an action, and by the Facts alone nothing that went before it is done again: whoever is cut off in between goes on
+// with what comes after it.
+func (a Action) Late() bool { return a.Do == RemoveCanary || a.Do == Resume || a.Do == Release }
+
+// Progress reports whether two statuses differ in nothing but how far the workload is and what is awaited.
+func Progress(a, b rollouts.Status) bool {
+	for _, s := range []*rollouts.Status{&a, &b} {
+		*s = CopyStatus(*s)
+		s.Message = ""
+		if rel := s.Release(); rel != nil {
+			rel.Message, rel.ObservedWorkloadGeneration = "", 0
+			s.Count(0, 0)
+		}
+		if c := s.Condition(rollouts.ConditionProgressing); c != nil {
+			c.Message = ""
+		}
+	}
+	return apiequality.Semantic.DeepEqual(a, b)
 }
 
 // Doing is a kind of action.

@@ -145,6 +145,7 @@ func (d *decision) finalised(part rollouts.FinalisingStep, why reason) bool {
 			return false
 		case why == reasonAbort:
 		case w.Held:
+			d.say("The workload is replacing its pods.")
 			d.do(Action{Do: Resume})
 			return false
 		case (why == reasonSuccess || why == reasonRollback) && !w.Complete:

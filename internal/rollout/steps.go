@@ -38,6 +38,14 @@ func (d *decision) steps() {
 		if next := d.next(rel.CurrentStepIndex); next > 0 {
 			d.tell("StepCompleted", false, fmt.Sprintf("Step %d of %d is complete.", rel.CurrentStepIndex, len(d.plan.Steps)))
 			d.enter(next, rollouts.StepInit)
+			// All that was done so far had its grace period before the step was complete.
+			switch to := &d.plan.Steps[next-1]; {
+			case !d.prepared(to):
+			case to.Shifts() && d.supplied(to):
+				d.shift()
+			default:
+				d.state(rollouts.StepUpgrade)
+			}
 			return
 		}
 		d.tell("StepCompleted", false, fmt.Sprintf("Step %d of %d is complete, the last one.", rel.CurrentStepIndex, len(d.plan.Steps)))
@@ -96,31 +104,36 @@ func (d *decision) generated() bool {
 	return d.plan.Traffic() != nil && !d.plan.DisableGenerateCanaryService && !d.facts.Traffic.Given
 }
 
-// init prepares the Services before pods of the new version come.
+// init prepares a step, and waits until proxies have taken over what was changed.
 func (d *decision) init(step *rollouts.Step) {
-	if step.Shifts() && d.plan.Traffic() != nil {
-		if why := d.missing(); why != "" {
-			d.say(why)
-			d.wait(poll)
-			return
-		}
-		switch {
-		case !d.w.Given && (!d.w.Held || !d.w.Marked): // before anything rests on the stable pods
-			d.do(Action{Do: Hold})
-			return
-		case !d.generated():
-		case d.whole(step) && d.facts.Traffic.Pinned != "":
-			d.do(Action{Do: Unpin})
-			return
-		case d.unpinned(step) && d.serves(step) && d.w.Target <= step.Pods(d.w.Replicas): // else pods of the stable revision come first
-			d.do(Action{Do: Pin, Hash: d.w.StableHash})
-			return
-		}
-		if !d.passed() {
-			return
-		}
+	if d.prepared(step) && (!step.Shifts() || d.passed()) {
+		d.state(rollouts.StepUpgrade)
 	}
-	d.state(rollouts.StepUpgrade)
+}
+
+// prepared prepares the Services before pods of the new version come. It is true when that is done.
+func (d *decision) prepared(step *rollouts.Step) bool {
+	if !step.Shifts() || d.plan.Traffic() == nil {
+		return true
+	}
+	if why := d.missing(); why != "" {
+		d.say(why)
+		d.wait(poll)
+		return false
+	}
+	switch {
+	case !d.w.Given && (!d.w.Held || !d.w.Marked): // before anything rests on the stable pods
+		d.do(Action{Do: Hold})
+		return false
+	case !d.generated():
+	case d.whole(step) && d.facts.Traffic.Pinned != "":
+		d.do(Action{Do: Unpin})
+		return false
+	case d.unpinned(step) && d.serves(step) && d.w.Target <= step.Pods(d.w.Replicas): // else pods of the stable revision come first
+		d.do(Action{Do: Pin, Hash: d.w.StableHash})
+		return false
+	}
+	return true
 }
 
 // whole reports whether a step leaves no stable pods: the stable Service must not select nothing but them.
@@ -159,12 +172,26 @@ func (d *decision) upgrade(step *rollouts.Step) {
 	case w.Target != pods:
 		d.do(Action{Do: Upgrade, Pods: pods})
 		return
-	case w.Updated < pods || w.Ready < pods-d.tolerated(pods):
+	case !d.supplied(step):
 		d.wait(poll)
 		return
 	}
-	rel.PodTemplateHash = w.UpdateHash
 	d.tell("PodsReady", false, fmt.Sprintf("Step %d: the new version has its pods.", rel.CurrentStepIndex))
+	d.shift()
+}
+
+// supplied reports whether the new version has a step's pods.
+func (d *decision) supplied(step *rollouts.Step) bool {
+	w, pods := d.w, step.Pods(d.w.Replicas)
+	if w.Given {
+		return w.Ready >= 1
+	}
+	return w.Held && w.Marked && w.Target == pods && w.Updated >= pods && w.Ready >= pods-d.tolerated(pods)
+}
+
+// shift goes on to the requests of a step that has its pods.
+func (d *decision) shift() {
+	d.status.Release().PodTemplateHash = d.w.UpdateHash
 	d.state(rollouts.StepTrafficRouting)
 }
 
@@ -191,19 +218,23 @@ func (d *decision) route(step *rollouts.Step) {
 			d.wait(poll)
 			return
 		}
+		// One message for all that follows each other without a pause: each change of it is a write.
+		routing := fmt.Sprintf("Step %d of %d: requests are being routed.", want, len(d.plan.Steps))
 		switch {
 		case d.generated() && !d.whole(step) && d.w.StableHash != "" && !d.serves(step):
 			d.say(fmt.Sprintf("Step %d of %d: %d pods of the stable version are ready.", want, len(d.plan.Steps), d.w.StableReady))
 			d.wait(poll)
 			return
 		case d.unpinned(step):
+			d.say(routing)
 			d.do(Action{Do: Pin, Hash: d.w.StableHash})
 			return
 		case d.generated() && (t.Canary == "" || t.Canary != rel.PodTemplateHash):
+			d.say(routing)
 			d.do(Action{Do: MakeCanary, Hash: rel.PodTemplateHash})
 			return
 		case !t.carries(want):
-			d.say(fmt.Sprintf("Step %d of %d: requests are being routed.", want, len(d.plan.Steps)))
+			d.say(routing)
 			d.do(Action{Do: Route, Want: want})
 			return
 		case !t.Settled:

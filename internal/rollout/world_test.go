@@ -186,35 +186,56 @@ func (w *world) facts() Facts {
 	return f
 }
 
-// turn decides once and carries it out, unless it gets lost.
+// turn decides until something is to be done or awaited, and carries it out, unless it gets lost. The status is stored as
+// late as it may be.
 func (w *world) turn() Outcome {
-	facts := w.facts()
-	before := fmt.Sprintf("%+v", *w.rollout)
-	out := Decide(facts)
-	if after := fmt.Sprintf("%+v", *w.rollout); after != before {
-		w.t.Fatalf("the Rollout was changed:\n%s\n%s", before, after)
-	}
-	if again := Decide(facts); !reflect.DeepEqual(again, out) {
-		w.t.Fatalf("the same facts lead to %+v and to %+v", out, again)
-	}
-	w.finalizer = out.Finalizer
-	if w.lostStatus() {
-		return out
-	}
-	w.rollout.Status = out.Status
-	for _, e := range out.Events {
-		w.note("event: " + e.Message)
-	}
-	if out.Action != nil {
+	status := w.rollout.Status
+	var events []Event
+	for range 64 {
+		facts := w.facts()
+		r := *w.rollout
+		r.Status = status
+		facts.Rollout = &r
+		before := fmt.Sprintf("%+v", r)
+		out := Decide(facts)
+		if after := fmt.Sprintf("%+v", r); after != before {
+			w.t.Fatalf("the Rollout was changed:\n%s\n%s", before, after)
+		}
+		if again := Decide(facts); !reflect.DeepEqual(again, out) {
+			w.t.Fatalf("the same facts lead to %+v and to %+v", out, again)
+		}
+		w.finalizer = out.Finalizer
+		changed := !reflect.DeepEqual(out.Status, status)
+		status, events = out.Status, append(events, out.Events...)
+		if out.Action == nil && changed {
+			continue
+		}
+		if out.Action == nil || !out.Action.Late() {
+			if w.lostStatus() {
+				return out
+			}
+			w.rollout.Status = status
+			for _, e := range events {
+				w.note("event: " + e.Message)
+			}
+		}
+		if out.Action == nil {
+			w.check()
+			return out
+		}
 		w.actions++
 		if w.lostAction() {
 			return out
 		}
 		w.note("action: " + w.describe(*out.Action))
 		w.carryOut(*out.Action)
+		w.check()
+		if !out.Action.Late() {
+			return out
+		}
 	}
-	w.check()
-	return out
+	w.t.Fatalf("decisions never end: %s\n%s", asText(status), strings.Join(w.trace, "\n"))
+	return Outcome{}
 }
 
 func (w *world) note(line string) { w.trace = append(w.trace, line) }

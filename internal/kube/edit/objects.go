@@ -194,7 +194,7 @@ func (o *Objects) follow(ctx context.Context, name string, c cache.Cache, exempl
 			return err
 		}
 	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+	if !informer.HasSynced() && !toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		return fmt.Errorf("%s objects cannot be read: grant get, list and watch, or see whether the API server answers", gvk.Kind)
 	}
 	return nil

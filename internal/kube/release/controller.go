@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,7 +51,7 @@ type Controller struct {
 	Instance string
 	Logger   *slog.Logger
 
-	objects  *edit.Objects
+	objects  cluster
 	queue    workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	events   *events
 	failures loglimit.Limiter
@@ -61,7 +62,24 @@ type Controller struct {
 	used map[types.NamespacedName][]object
 	// waiting are the Rollouts that wait for proxies.
 	waiting map[types.NamespacedName]bool
-	away    string // why nothing is carried out; empty if it is
+	// told is when a status was stored last, of those Rollouts that there are.
+	told map[types.NamespacedName]time.Time
+	away string // why nothing is carried out; empty if it is
+}
+
+// cluster has the objects of users; *edit.Objects is one.
+type cluster interface {
+	Get(ctx context.Context, k edit.Key) (*unstructured.Unstructured, error)
+	List(ctx context.Context, exemplar client.Object, namespace string, into client.ObjectList, options ...client.ListOption) error
+	Owned(ctx context.Context, exemplar client.Object, namespace, uid string, into client.ObjectList) error
+	Newest(cached client.Object) client.Object
+
+	Update(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error)
+	UpdateStatus(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error)
+	Create(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error)
+	Delete(ctx context.Context, u *unstructured.Unstructured) error
+	Scale(ctx context.Context, rs *appsv1.ReplicaSet, replicas int32, annotation string) error
+	Evict(ctx context.Context, pod *corev1.Pod) error
 }
 
 // object names one, whatever the version of its kind.
@@ -136,10 +154,8 @@ func Obstacle(ctx context.Context, c *kube.Client) (why string, err error) {
 func (c *Controller) carry(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c.mu.Lock()
-	c.uses, c.used, c.waiting = map[object]map[types.NamespacedName]bool{}, map[types.NamespacedName][]object{}, map[types.NamespacedName]bool{}
+	c.forget()
 	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryLeast, retryMost))
-	c.mu.Unlock()
 	objects, err := edit.New(c.Client, c.Namespaces, c.changed)
 	if err != nil {
 		return err
@@ -180,6 +196,14 @@ func (c *Controller) carry(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// forget begins with nothing known.
+func (c *Controller) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.uses, c.used, c.waiting = map[object]map[types.NamespacedName]bool{}, map[types.NamespacedName][]object{}, map[types.NamespacedName]bool{}
+	c.told = map[types.NamespacedName]time.Time{}
 }
 
 // changed puts the Rollouts that an object concerns into the queue.
@@ -234,6 +258,7 @@ func (c *Controller) concern(r types.NamespacedName, objects []object) {
 		}
 	}
 	if delete(c.used, r); len(objects) == 0 {
+		delete(c.told, r)
 		return
 	}
 	c.used[r] = objects

@@ -21,8 +21,13 @@ import (
 )
 
 const (
-	// maxWaiting bounds the Events that wait to be written; further ones are dropped.
-	maxWaiting = 1000
+	// maxWaiting bounds the Events that wait to be written, of about 1 KB each; further ones are dropped. A thousand Rollouts
+	// may begin at once.
+	maxWaiting = 10_000
+	// writers is how many Events are written at a time.
+	writers = 4
+	// maxTold bounds the warnings that are remembered.
+	maxTold = 1000
 	// eventTimeout bounds one write.
 	eventTimeout = 10 * time.Second
 	// again is how long one sentence about one object is not repeated.
@@ -83,7 +88,7 @@ func (e *events) repeated(what string) bool {
 			delete(e.told, k)
 		}
 	}
-	if _, told := e.told[what]; told || len(e.told) >= maxWaiting {
+	if _, told := e.told[what]; told || len(e.told) >= maxTold {
 		return told
 	}
 	e.told[what] = now
@@ -92,6 +97,14 @@ func (e *events) repeated(what string) bool {
 
 // run writes Events until ctx ends.
 func (e *events) run(ctx context.Context) {
+	var wait sync.WaitGroup
+	for range writers {
+		wait.Go(func() { e.write(ctx) })
+	}
+	wait.Wait()
+}
+
+func (e *events) write(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():

@@ -10,9 +10,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,6 +29,9 @@ const (
 	decisions = 64
 	// later is how long to wait before a pod is evicted that may not be now.
 	later = 2 * time.Second
+	// telling is how often the status of a Rollout tells at most how many pods there are and what is awaited, unless more
+	// is new: pods may come and go many times a second.
+	telling = 2 * time.Second
 )
 
 // errLater means that a change cannot be made now.
@@ -38,12 +41,13 @@ var errLater = errors.New("not now")
 type turn struct {
 	*Controller
 	name types.NamespacedName
-	// live is the Rollout as it is stored, r what it says.
-	live *unstructured.Unstructured
-	r    *rollouts.Rollout
-	kind *workload.Kind // nil if nothing of that kind can be released
-	seen *workload.Seen // nil if there is no such workload
-	w    *rollout.Workload
+	// live is the Rollout as it is stored, r what it says with the status of the draft.
+	live  *unstructured.Unstructured
+	r     *rollouts.Rollout
+	draft *draft
+	kind  *workload.Kind // nil if nothing of that kind can be released
+	seen  *workload.Seen // nil if there is no such workload
+	w     *rollout.Workload
 	// unknown means that the API server does not know the workload's kind, so that it will not tell when there is one.
 	unknown bool
 	ways    *ways // nil if no requests are routed
@@ -52,8 +56,9 @@ type turn struct {
 // reconcile goes on with a Rollout as far as it goes without waiting, and returns after which time to look again; zero is
 // not before something changes.
 func (c *Controller) reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
+	var d draft
 	for range decisions {
-		t := &turn{Controller: c, name: name}
+		t := &turn{Controller: c, name: name, draft: &d}
 		on, wait, err := t.run(ctx)
 		if err != nil || !on {
 			return wait, err
@@ -62,7 +67,7 @@ func (c *Controller) reconcile(ctx context.Context, name types.NamespacedName) (
 	return 0, errBusy
 }
 
-// run looks and decides once. on means that something was changed, and that there may be more to do.
+// run looks and decides once. on means that something was changed or decided, and that there may be more to do.
 func (t *turn) run(ctx context.Context) (on bool, wait time.Duration, err error) {
 	t.live, err = t.objects.Get(ctx, edit.Key{GroupVersionKind: rolloutKind, Namespace: t.name.Namespace, Name: t.name.Name})
 	if err != nil {
@@ -75,6 +80,8 @@ func (t *turn) run(ctx context.Context) (on bool, wait time.Duration, err error)
 	if !t.read() {
 		return t.invalid(ctx)
 	}
+	t.draft.over(t)
+	t.concern(t.name, t.objectsOf()) // before they are read, so that no change of them goes unseen
 	if on, taken, err := t.taken(ctx); err != nil || taken {
 		return on, idle, err
 	}
@@ -85,10 +92,9 @@ func (t *turn) run(ctx context.Context) (on bool, wait time.Duration, err error)
 	if err != nil {
 		return false, 0, err
 	}
-	t.concern(t.name, t.objectsOf())
 	now := time.Now()
 	out := rollout.Decide(rollout.Facts{Rollout: t.r, Workload: t.w, Traffic: *traffic, Now: now})
-	on, err = t.carryOut(ctx, &out)
+	on, untold, err := t.carryOut(ctx, &out)
 	if err == errLater {
 		return false, later, nil
 	}
@@ -97,6 +103,9 @@ func (t *turn) run(ctx context.Context) (on bool, wait time.Duration, err error)
 	}
 	if !out.Again.IsZero() {
 		wait = max(out.Again.Sub(now), 10*time.Millisecond)
+	}
+	if untold > 0 && (wait == 0 || wait > untold) {
+		wait = untold
 	}
 	if (t.unknown || t.r.Status.Phase == rollouts.PhaseProgressing) && (wait == 0 || wait > idle) {
 		wait = idle
@@ -150,8 +159,8 @@ func (t *turn) taken(ctx context.Context) (on, taken bool, err error) {
 		if reflect.DeepEqual(status, t.r.Status) {
 			return false, true, nil
 		}
-		t.events.tell(t.live, rollout.Event{Reason: "WorkloadTaken", Warning: true, Message: status.Message})
-		return true, true, t.store(ctx, status)
+		t.draft.add(t, status, rollout.Event{Reason: "WorkloadTaken", Warning: true, Message: status.Message})
+		return true, true, t.store(ctx)
 	}
 	return false, false, nil
 }
@@ -187,8 +196,7 @@ func (t *turn) setFinalizer(ctx context.Context, want bool) (on bool, wait time.
 	} else {
 		out.SetFinalizers(slices.DeleteFunc(slices.Clone(all), func(f string) bool { return f == finalizer }))
 	}
-	t.live, err = t.objects.Update(ctx, out)
-	if apierrors.IsNotFound(err) { // nothing is left
+	if err = t.update(ctx, out); apierrors.IsNotFound(err) { // nothing is left
 		return false, 0, nil
 	}
 	return true, 0, err
@@ -284,51 +292,49 @@ func (t *turn) pods(ctx context.Context, u *unstructured.Unstructured) (all []*c
 	return all, nil
 }
 
-// carryOut stores what was decided, and makes the change. on means that it made one.
-func (t *turn) carryOut(ctx context.Context, out *rollout.Outcome) (on bool, err error) {
+// carryOut makes the change that was decided. The status is stored before, or as late as it may be: several decisions that
+// follow each other are one write. on means that there may be more to do, untold after which time the status is to be told.
+func (t *turn) carryOut(ctx context.Context, out *rollout.Outcome) (on bool, untold time.Duration, err error) {
 	if out.Finalizer || out.Action != nil {
 		if on, _, err := t.setFinalizer(ctx, true); err != nil || on {
-			return on, err
+			return on, 0, err
 		}
 	}
-	if !reflect.DeepEqual(out.Status, t.r.Status) {
-		if err := t.store(ctx, out.Status); err != nil {
-			return false, err
+	changed := !apiequality.Semantic.DeepEqual(out.Status, t.r.Status)
+	t.draft.add(t, out.Status, out.Events...)
+	switch a := out.Action; {
+	case a != nil && (a.Late() || !t.draft.counts()):
+		if err := t.act(ctx, *a); err != nil {
+			return false, 0, errors.Join(err, t.store(ctx)) // people see what does not succeed
 		}
-		on = true
+		return true, 0, nil
+	case a != nil:
+		if err := t.store(ctx); err != nil {
+			return false, 0, err
+		}
+		return true, 0, t.act(ctx, *a)
+	case changed:
+		return true, 0, nil
 	}
-	for _, e := range out.Events {
-		t.events.tell(t.live, e)
+	if untold = t.untold(); untold == 0 {
+		if err := t.store(ctx); err != nil {
+			return false, 0, err
+		}
 	}
-	if out.Action != nil {
-		return true, t.act(ctx, *out.Action)
-	}
-	if !on && t.seen != nil && t.kind != nil {
+	if t.seen != nil && t.kind != nil {
 		changes, err := t.kind.Tend(t.seen, t.w)
 		if err != nil {
-			return false, err
+			return false, 0, err
 		}
 		if err := t.change(ctx, changes); err != nil {
-			return false, err
+			return false, 0, err
 		}
 		on = len(changes) > 0
 	}
 	if !on && !out.Finalizer {
 		on, _, err = t.setFinalizer(ctx, false)
 	}
-	return on, err
-}
-
-// store writes the status.
-func (t *turn) store(ctx context.Context, s rollouts.Status) error {
-	text, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&s)
-	if err != nil {
-		return err
-	}
-	out := t.live.DeepCopy()
-	out.Object["status"] = text
-	t.live, err = t.objects.UpdateStatus(ctx, out)
-	return err
+	return on, untold, err
 }
 
 // act makes a change that was decided.
@@ -380,7 +386,7 @@ func (t *turn) change(ctx context.Context, changes []workload.Change) error {
 }
 
 // remember writes the Record into the Rollout's annotation; an empty one removes it.
-func (t *turn) remember(ctx context.Context, rec *workload.Record) (err error) {
+func (t *turn) remember(ctx context.Context, rec *workload.Record) error {
 	annotations := t.live.GetAnnotations()
 	before, there := annotations[workload.RecordAnnotation]
 	out := t.live.DeepCopy()
@@ -406,8 +412,7 @@ func (t *turn) remember(ctx context.Context, rec *workload.Record) (err error) {
 		all[workload.RecordAnnotation] = text
 	}
 	out.SetAnnotations(all)
-	t.live, err = t.objects.Update(ctx, out)
-	return err
+	return t.update(ctx, out)
 }
 
 // objectsOf are those that the Rollout is about.
