@@ -105,6 +105,8 @@ func stable(s *Seen, label, newest, otherwise string) string {
 		}
 	}
 	switch {
+	case remembered == newest && newest != "": // its user went back
+		return newest
 	case remembered != "" && (pods[remembered] > 0 || best == ""):
 		return remembered
 	case pods[otherwise] == 0 && best != "":

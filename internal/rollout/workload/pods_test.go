@@ -415,6 +415,21 @@ func TestAnAdvancedDaemonSetIsHeldSteppedAndLetGo(t *testing.T) {
 	}
 }
 
+// TestWhoGoesBackIsAtTheStableRevision: pods of the version in between do not make that the stable one.
+func TestWhoGoesBackIsAtTheStableRevision(t *testing.T) {
+	for _, kind := range []*Kind{&statefulSet, &daemonSet, &advancedStatefulSet, &advancedDaemonSet} {
+		p := newPodset(t, kind, 3)
+		p.release("r2")
+		p.do(rollout.Action{Do: rollout.Hold})
+		p.do(rollout.Action{Do: rollout.Upgrade, Pods: 1})
+		p.run(2)
+		p.release("r1")
+		if w := p.look(); w.Stable != "r1" || w.Update != "r1" || w.StableReady != 2 || w.Complete {
+			t.Errorf("%s of %s: %+v", kind.Name, kind.Group, w)
+		}
+	}
+}
+
 // TestPodsThatWereAllReplacedBeforeTheyWereHeldAreGone: a release that nobody held is none that was taken back.
 func TestPodsThatWereAllReplacedBeforeTheyWereHeldAreGone(t *testing.T) {
 	for _, kind := range []*Kind{&statefulSet, &daemonSet, &advancedStatefulSet, &advancedDaemonSet} {
