@@ -72,6 +72,8 @@ type Traffic struct {
 	Pinned string
 	// Canary is the pods' label that the canary's Service selects; empty if there is no such Service.
 	Canary string
+	// Unready says why requests would find no pod by the canary's Service yet; empty if they would find one.
+	Unready string
 }
 
 // Want says how objects should route: by a step, counted from 1, or in one of the ways below.

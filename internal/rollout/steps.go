@@ -233,6 +233,10 @@ func (d *decision) route(step *rollouts.Step) {
 			d.say(routing)
 			d.do(Action{Do: MakeCanary, Hash: rel.PodTemplateHash})
 			return
+		case !t.carries(want) && d.generated() && t.Unready != "" && toNew(step):
+			d.say(fmt.Sprintf("Step %d of %d: %s.", want, len(d.plan.Steps), t.Unready))
+			d.wait(poll)
+			return
 		case !t.carries(want):
 			d.say(routing)
 			d.do(Action{Do: Route, Want: want})
@@ -247,6 +251,12 @@ func (d *decision) route(step *rollouts.Step) {
 		d.tell("RequestsShifted", false, fmt.Sprintf("Step %d: %s", want, who(d.plan, step)))
 	}
 	d.state(rollouts.StepMetricsAnalysis)
+}
+
+// toNew reports whether a step sends any requests to the new version.
+func toNew(step *rollouts.Step) bool {
+	percent, _ := step.Percent()
+	return len(step.Matches) > 0 || percent > 0
 }
 
 // kept brings back what somebody changed of a step that is in force: an edit of a route by its user has the step laid over
@@ -273,6 +283,9 @@ func (d *decision) kept(step *rollouts.Step) bool {
 		d.out.Action = &Action{Do: MakeCanary, Hash: rel.PodTemplateHash}
 	case d.unpinned(step) && d.serves(step):
 		d.out.Action = &Action{Do: Pin, Hash: d.w.StableHash}
+	case !t.carries(want) && d.generated() && t.Unready != "" && toNew(step):
+		d.wait(poll)
+		return false
 	case !t.carries(want):
 		d.out.Action = &Action{Do: Route, Want: want}
 	default:

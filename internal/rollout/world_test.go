@@ -34,6 +34,7 @@ type world struct {
 	routed         Want   // for messages, and what it stood for
 	routing        *Routing
 	settled        time.Time // when proxies have taken over the routes
+	served         time.Time // when the canary's Service has endpoints
 
 	shared    func() *Shared // what is counted; nil if nobody counts
 	finalizer bool
@@ -174,6 +175,9 @@ func (w *world) facts() Facts {
 		}
 	}
 	f.Traffic = Traffic{Settled: !w.now.Before(w.settled), Pinned: w.pinned, Canary: w.canary}
+	if w.now.Before(w.served) {
+		f.Traffic.Unready = "it has no endpoints"
+	}
 	if w.shared != nil {
 		f.Traffic.Shared = w.shared()
 	}
@@ -267,6 +271,9 @@ func (w *world) carryOut(a Action) {
 	case Unpin:
 		w.pinned = ""
 	case MakeCanary:
+		if w.canary != a.Hash && !w.toCanary() {
+			w.served = w.now.Add(time.Second)
+		}
 		w.canary = a.Hash
 	case RemoveCanary:
 		w.canary = ""
@@ -281,6 +288,11 @@ func (w *world) route(want Want) {
 	w.routed, w.routing, w.settled = want, RoutingFor(w.plan(), want), w.now.Add(2*time.Second)
 }
 
+// toCanary reports whether routes send requests to the canary's Service.
+func (w *world) toCanary() bool {
+	return w.routing != nil && (len(w.routing.Matches) > 0 || w.routing.Percent > 0)
+}
+
 // check holds that no request fails, by what routes say now.
 func (w *world) check() {
 	w.t.Helper()
@@ -288,9 +300,8 @@ func (w *world) check() {
 		return
 	}
 	routing := w.routing
-	toCanary := routing != nil && (len(routing.Matches) > 0 || routing.Percent > 0)
 	toStable := routing == nil || len(routing.Matches) > 0 || routing.Percent < 100
-	if toCanary && (w.canary == "" || w.pods[w.canary] == 0) {
+	if w.toCanary() && (w.canary == "" || w.pods[w.canary] == 0 || w.now.Before(w.served)) {
 		w.t.Fatalf("requests go to the canary's Service of %q, pods are %v\n%s", w.canary, w.pods, strings.Join(w.trace, "\n"))
 	}
 	if toStable && w.pinned != "" && w.pods[w.pinned] == 0 {

@@ -3,6 +3,7 @@ package release
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -35,35 +36,45 @@ func (t *turn) settled(ctx context.Context, f *rollout.Traffic) (ok bool, awaite
 		return false, "", err
 	}
 	objects = append(objects, parts...)
-	if f.Canary != "" && w.canary != nil && !slices.Contains(f.Carried, rollout.WantOriginal) { // else nothing leads there
+	if f.Canary != "" && w.canary != nil {
 		canary, parts, err := t.endpoints(ctx, w.canary.GetName())
 		if err != nil {
 			return false, "", err
 		}
-		objects = append(objects, parts...)
-		ready := 0
-		for address, serves := range canary {
-			if serves {
-				ready++
-			}
-			if _, both := stable[address]; both && f.Pinned != "" {
-				return false, fmt.Sprintf("endpoint %s of Service %s is still one of Service %s, too", address, w.canary.GetName(), w.stable.GetName()), nil
-			}
+		none := ""
+		if !slices.Contains(slices.Collect(maps.Values(canary)), true) {
+			none = fmt.Sprintf("Service %s has no ready endpoint yet", w.canary.GetName())
 		}
-		if ready == 0 {
-			return false, fmt.Sprintf("Service %s has no ready endpoint yet", w.canary.GetName()), nil
+		if slices.Contains(f.Carried, rollout.WantOriginal) { // nothing leads there yet
+			if f.Unready = none; none == "" {
+				_, f.Unready = t.proxied(parts)
+			}
+		} else {
+			objects = append(objects, parts...)
+			for address := range canary {
+				if _, both := stable[address]; both && f.Pinned != "" {
+					return false, fmt.Sprintf("endpoint %s of Service %s is still one of Service %s, too", address, w.canary.GetName(), w.stable.GetName()), nil
+				}
+			}
+			if none != "" {
+				return false, none, nil
+			}
 		}
 	}
+	ok, awaited = t.proxied(objects)
+	return ok, awaited, nil
+}
+
+// proxied asks Proxied, and has the Rollout go on when that changes.
+func (t *turn) proxied(objects []*unstructured.Unstructured) (ok bool, awaited string) {
 	if t.Proxied == nil {
-		return true, "", nil
+		return true, ""
 	}
 	if ok, awaited = t.Proxied(objects); !ok {
 		t.wait(t.name)
-		if ok, awaited = t.Proxied(objects); ok { // it changed in between
-			return ok, awaited, nil
-		}
+		ok, awaited = t.Proxied(objects) // it may have changed in between
 	}
-	return ok, awaited, nil
+	return ok, awaited
 }
 
 // slices are those of a Service.

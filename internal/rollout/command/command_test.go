@@ -218,8 +218,8 @@ func TestWhatChangesTheStatusHasItsEffect(t *testing.T) {
 		state rollouts.StepState
 		phase string
 	}{
-		{Command{Verb: Promote}, nil, 2, rollouts.StepInit, rollouts.ReasonInRolling},
-		{Command{Verb: Promote, Step: 2}, nil, 2, rollouts.StepInit, rollouts.ReasonInRolling},
+		{Command{Verb: Promote}, nil, 2, rollouts.StepUpgrade, rollouts.ReasonInRolling},
+		{Command{Verb: Promote, Step: 2}, nil, 2, rollouts.StepUpgrade, rollouts.ReasonInRolling},
 		{Command{Verb: Promote, Step: 3}, nil, 3, rollouts.StepInit, rollouts.ReasonInRolling},
 		{Command{Verb: Promote, Full: true}, nil, 3, rollouts.StepCompleted, rollouts.ReasonFinalising},
 		{Command{Verb: Restart}, nil, 1, rollouts.StepTrafficRouting, rollouts.ReasonInRolling}, // the pods are there
