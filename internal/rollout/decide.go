@@ -264,7 +264,7 @@ func (d *decision) rolling(paused bool) {
 		} else if n := int(rel.CurrentStepIndex); rel.CurrentStepState == rollouts.StepPaused && n >= 1 && n <= len(d.plan.Steps) {
 			d.kept(&d.plan.Steps[n-1])
 		}
-	case d.w.Gone && !d.w.Marked: // nobody held it while its own controller replaced all pods: there is nothing to go through
+	case d.w.Gone: // nobody held it while its own controller replaced all pods: there is nothing to go through
 		d.tell("ReplacedAtOnce", true, fmt.Sprintf("All pods were replaced by revision %s before the workload was held: no step can be carried out.", d.w.Update))
 		d.progress(rollouts.ReasonFinalising, "All pods were replaced before the workload was held: the release is being finished.")
 		d.soon()

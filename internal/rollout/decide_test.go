@@ -278,17 +278,6 @@ func TestWhatIsReplacedBeforeItIsHeldIsReleased(t *testing.T) {
 	if got := strings.Join(events, " "); got != "ReplacedAtOnce Released" {
 		t.Errorf("events %s", got)
 	}
-
-	// One that was held and told to have all pods goes on with its steps.
-	w = newWorld(t, canaryRollout(false, "20%", "100%;100", "100%;100"))
-	w.must("healthy", w.phase(rollouts.PhaseHealthy))
-	w.release("v2")
-	w.must("step 1 waits", w.waits(1))
-	w.approve()
-	w.must("step 2 waits", w.waits(2))
-	if out := Decide(f()); out.Status.CurrentStepIndex != 2 || len(out.Events) > 0 {
-		t.Errorf("status %s", asText(out.Status))
-	}
 }
 
 func TestAWorkloadThatCannotBeReleasedIsLeftAlone(t *testing.T) {

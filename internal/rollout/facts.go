@@ -45,8 +45,8 @@ type Workload struct {
 	Stays bool
 	// Unfit says why the workload cannot be released as the Rollout says; empty if it can.
 	Unfit string
-	// Gone means that all pods are of the newest revision, though another one served before, and that none of that can come
-	// back as long as the workload wants the new one.
+	// Gone means that all pods are of the newest revision, though it was not told to have any and another one served before,
+	// and that none of that can come back as long as the workload wants the new one.
 	Gone bool
 	// Marked means that the workload carries marks of the Rollout's control.
 	Marked bool

@@ -149,6 +149,9 @@ func (d *decision) unpinned(step *rollouts.Step) bool {
 
 // serves reports whether the stable version has three quarters of the pods that a step leaves it, and at least one.
 func (d *decision) serves(step *rollouts.Step) bool {
+	if d.w.Stays { // what is left of it is all there will be
+		return d.w.StableReady > 0
+	}
 	left := d.w.Replicas
 	if d.r.Spec.Style() == rollouts.Partition {
 		left -= step.Pods(d.w.Replicas)

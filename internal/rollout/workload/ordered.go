@@ -140,7 +140,8 @@ func count(s *Seen, w *rollout.Workload, label, current string) {
 		w.StableReady = w.Ready
 	}
 	w.Complete = others == 0 && w.Updated == w.Replicas && w.Ready == w.Replicas
-	w.Gone = w.Complete && w.Update != w.Stable && current == w.Update
+	told := s.Record != nil && s.Record.Revision == w.Update && s.Record.Pods > 0
+	w.Gone = w.Complete && w.Update != w.Stable && current == w.Update && !told
 }
 
 func podReady(p *corev1.Pod) bool {

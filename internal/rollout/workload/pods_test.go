@@ -403,7 +403,7 @@ func TestAnAdvancedDaemonSetIsHeldSteppedAndLetGo(t *testing.T) {
 			t.Errorf("%v: applied again: %v", user, out)
 		}
 		p.do(rollout.Action{Do: rollout.Upgrade, Pods: 7})
-		if got, w := p.run(1), p.look(); strings.Count(got, "r2") != 7 || !w.Complete || w.Gone != (w.Stable != "r2") {
+		if got, w := p.run(1), p.look(); strings.Count(got, "r2") != 7 || !w.Complete || w.Gone {
 			t.Errorf("%v all: %s, %+v", user, got, w)
 		}
 		p.do(rollout.Action{Do: rollout.Release})
@@ -452,6 +452,15 @@ func TestPodsThatWereAllReplacedBeforeTheyWereHeldAreGone(t *testing.T) {
 		if w := seen("r1"); !w.Gone || w.Stable != "r1" || w.Update != "r2" || !w.Complete {
 			t.Errorf("%s of %s: %+v", kind.Name, kind.Group, w)
 		}
+		// The controller was cut off before it held the workload, and after.
+		p.record = &Record{UID: "u1", Stable: "r1", Revision: "r2"}
+		if w := seen(""); !w.Gone || w.Stable != "r1" {
+			t.Errorf("%s of %s, remembered: %+v", kind.Name, kind.Group, w)
+		}
+		if p.record.Pods = 1; seen("").Gone {
+			t.Errorf("%s of %s: it was told to have a pod", kind.Name, kind.Group)
+		}
+		p.record = nil
 		if w := seen(""); w.Gone || w.Stable != "r2" {
 			t.Errorf("%s of %s, nobody knows what was: %+v", kind.Name, kind.Group, w)
 		}
