@@ -34,7 +34,6 @@ var (
 	errKilled      = errors.New("the controller was killed")
 	deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
 	setKind        = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
-	routeKind      = edit.GVK("gateway.networking.k8s.io", "v1", "HTTPRoute")
 	name           = types.NamespacedName{Namespace: "default", Name: "web"}
 )
 
