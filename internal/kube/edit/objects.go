@@ -288,6 +288,14 @@ func (o *Objects) newest(k Key, cached client.Object) client.Object {
 	return cached
 }
 
+// made reports whether an object was written just now, and not deleted since, as far as is known here.
+func (o *Objects) made(k Key) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	w, there := o.written[k]
+	return there && w.object != nil && time.Since(w.at) < late
+}
+
 // before reports whether an object is older than another version of it. Versions that do not compare are taken as newer.
 func before(a, b client.Object) bool {
 	if a.GetUID() != b.GetUID() {

@@ -39,8 +39,12 @@ func (o *Objects) UpdateStatus(ctx context.Context, u *unstructured.Unstructured
 	})
 }
 
-// Create makes an object. If there is one already, the error says so (IsAlreadyExists).
+// Create makes an object. If there is one already, the error says so (IsAlreadyExists); no request is sent for one that was
+// made here just now, and that the cache may not have yet.
 func (o *Objects) Create(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if k := keyOf(u); o.made(k) {
+		return nil, apierrors.NewAlreadyExists(schema.GroupResource{Group: k.Group, Resource: k.Kind}, k.Name)
+	}
 	return o.write(u, func(out *unstructured.Unstructured) error {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()

@@ -65,7 +65,7 @@ spec:
   strategy: {canary: {trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [STEPS]}}
 `
 
-// toy is a cluster in memory: Deployments and ReplicaSets have the pods that they are to have after slow seconds for each, and
+// toy is a cluster in memory: Deployments and ReplicaSets have the pods that they are to have, one each slow, and
 // Services their endpoints.
 type toy struct {
 	*testing.T

@@ -54,9 +54,16 @@ func (t *turn) untold() time.Duration {
 	if !t.draft.news() || t.draft.counts() {
 		return 0
 	}
+	every := telling
+	if same := rollout.CopyStatus(t.draft.status); same.Release() != nil && t.draft.stored.Release() != nil {
+		same.Release().ObservedWorkloadGeneration = t.draft.stored.Release().ObservedWorkloadGeneration
+		if apiequality.Semantic.DeepEqual(same, t.draft.stored) { // it goes with what is told next
+			every = idle
+		}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return max(0, telling-time.Since(t.told[t.name]))
+	return max(0, every-time.Since(t.told[t.name]))
 }
 
 // store writes the status of the draft, if it differs from the one that is stored, and tells its Events.

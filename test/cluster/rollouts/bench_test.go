@@ -217,11 +217,12 @@ func (f *fleet) wait(phase rollouts.Phase, step int32) {
 	for {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(rolloutKind.GroupVersion().WithKind("RolloutList"))
-		if err := admin.List(f.Context(), list); err != nil {
-			f.Fatal(err)
-		}
+		err := admin.List(f.Context(), list) // a busy API server may not answer
 		n := 0
-		example := ""
+		example := fmt.Sprint("they cannot be listed: ", err)
+		if err == nil {
+			example = ""
+		}
 		for i := range list.Items {
 			s := statusOf(f.B, &list.Items[i])
 			if s.Phase == phase && (step == 0 || s.CurrentStepIndex == step && s.CurrentStepState == rollouts.StepPaused) {
