@@ -35,8 +35,8 @@ const disagree = "of the requests go to the new version, not "
 // into the status, goes on all the same.
 func (d *decision) measure(step *rollouts.Step) {
 	rel, s := d.status.Release(), d.facts.Traffic.Shared
-	want, weighs := step.Percent()
-	if s == nil || !weighs || len(step.Matches) > 0 {
+	want, weighs := ShareOf(step)
+	if s == nil || !weighs {
 		d.state(rollouts.StepPaused)
 		return
 	}

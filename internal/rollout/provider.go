@@ -105,6 +105,16 @@ func RoutingOf(s *rollouts.Step) *Routing {
 	return r
 }
 
+// ShareOf is the part of all requests, in percent, that a step sends to the new version; ok is false if it says none, or names
+// requests.
+func ShareOf(s *rollouts.Step) (percent int, ok bool) {
+	r := RoutingOf(s)
+	if r == nil || len(r.Matches) > 0 {
+		return 0, false
+	}
+	return s.Percent()
+}
+
 // IsService reports whether a host is a Service of a namespace, by any of its names there.
 func IsService(host, service, namespace string) bool {
 	rest, ok := strings.CutPrefix(strings.TrimSuffix(host, "."), service)

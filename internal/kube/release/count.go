@@ -28,8 +28,7 @@ func (t *turn) count(ctx context.Context) (*rollout.Shared, error) {
 		w.stable == nil || w.canary == nil || rel.CurrentStepIndex < 1 || int(rel.CurrentStepIndex) > len(w.plan.Steps) {
 		return nil, nil
 	}
-	step := &w.plan.Steps[rel.CurrentStepIndex-1]
-	if _, weighs := step.Percent(); !weighs || len(step.Matches) > 0 {
+	if _, weighs := rollout.ShareOf(&w.plan.Steps[rel.CurrentStepIndex-1]); !weighs {
 		return nil, nil
 	}
 	c := Count{
