@@ -29,6 +29,8 @@ type attempt struct {
 	expired  *Failure
 	// connectBy, if not zero, limits connecting, however far away deadline is.
 	connectBy time.Time
+	// briefly means that another endpoint may be quicker to connect to.
+	briefly bool
 	// informed means that interim answers were forwarded.
 	informed bool
 	// counts means that the attempt has an outcome to be counted.
@@ -83,7 +85,7 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 		ex.endpoint = e
 		ex.attempts++
 		ex.beginAttempt()
-		ex.attempt.connectBy = moved.until
+		ex.attempt.connectBy, ex.attempt.briefly = moved.until, !moved.last && len(service.Endpoints()) > 1
 		if ex.span != nil {
 			ex.traceAttempt(e)
 		}

@@ -17,13 +17,16 @@ type moves struct {
 	until    time.Time // the end of moves and of connecting; zero before the first move
 	to       *upstream.Endpoint
 	repeated bool // a request that may have arrived was sent once more
+	last     bool // no endpoint was quicker than one that is slow to accept: it gets the rest of the time
 }
 
 // move reports whether a request whose attempt ended with err goes at once to another endpoint, m.to. There are two
 // reasons for it.
 //
 //   - Nothing was sent, so nothing is lost and nothing can happen twice. All endpoints together get the connect timeout
-//     of one. If none is left, and the last one has ended just now, the request waits for its successor.
+//     of one. If none is left, and the last one has ended just now, the request waits for its successor. One that does
+//     not accept soon, as one whose node has gone, is left for another before that; if there is none that takes the
+//     request, it gets the rest of the time.
 //   - The connection ended before a byte of the answer, the method is idempotent, and the rule says nothing about
 //     retries. This happens once for a request, in case it is the request that ends endpoints.
 //
@@ -67,7 +70,10 @@ func (ex *Exchange) move(m *moves, service *upstream.Service, err error) bool {
 		m.to = ex.endpoint // it may have closed a connection that it had not looked at
 	}
 	if m.to == nil || !f.free && !service.Retry() {
-		return false
+		if !ex.attempt.briefly || f.Reason != telemetry.ConnectTimeout {
+			return false
+		}
+		m.to, m.last = ex.endpoint, true
 	}
 	if !unsent {
 		m.repeated = true

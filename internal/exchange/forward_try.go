@@ -128,7 +128,7 @@ func (ex *Exchange) open(e *upstream.Endpoint, try int) error {
 	c, a, w := &ex.call, &ex.attempt, &ex.waiting
 	o := ex.pipe
 	c.Limits, c.Stall, c.Deadline, c.Look = o.Limits, o.StreamTimeout, a.deadline, look
-	w.Until, w.Wanted = a.connectDeadline(), ex
+	w.Until, w.Wanted, w.Briefly = a.connectDeadline(), ex, a.briefly
 	if e.Announces() {
 		w.From = ex.Addresses()
 	}

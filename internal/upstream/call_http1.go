@@ -50,7 +50,7 @@ func (c *Call) openHTTP1(wait *Waiting) (err error) {
 	case c.try > 1:
 		c.conn, err = e.Dial(wait.Until)
 	default:
-		c.conn, c.reused, err = e.Get(wait.Until)
+		c.conn, c.reused, err = e.get(wait.Until, wait.Briefly)
 	}
 	wait.Waited = !c.reused
 	return err

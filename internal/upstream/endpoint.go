@@ -87,6 +87,11 @@ func (e *Endpoint) rested(now uint32) *Conn {
 // Dial. The connection carries its predecessor's deadlines: call ReadBy and WriteBy, with zero for none. Errors are *ConnectError or *TLSError
 // and have been counted by the health check.
 func (e *Endpoint) Get(deadline time.Time) (c *Conn, reused bool, err error) {
+	return e.get(deadline, false)
+}
+
+// get is Get; briefly, a new one is given up after slowConnect.
+func (e *Endpoint) get(deadline time.Time, briefly bool) (c *Conn, reused bool, err error) {
 	for {
 		if err := e.enter(); err != nil {
 			return nil, false, err
@@ -110,6 +115,11 @@ func (e *Endpoint) Get(deadline time.Time) (c *Conn, reused bool, err error) {
 			continue
 		}
 		return c, true, nil
+	}
+	if briefly {
+		if by := time.Now().Add(slowConnect); deadline.IsZero() || by.Before(deadline) {
+			deadline = by
+		}
 	}
 	c, err = e.dialIn(deadline, e.http1(), clientaddr.Pair{})
 	return c, false, err
