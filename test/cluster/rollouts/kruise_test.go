@@ -219,7 +219,7 @@ func define(t *testing.T, kind schema.GroupVersionKind, plural string) {
 	yes := true
 	any := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &yes}
 	crd := &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + kind.Group, Annotations: map[string]string{"api-approved.kubernetes.io": "unapproved"}},
+		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + kind.Group},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: kind.Group, Scope: apiextensionsv1.NamespaceScoped, Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind.Kind, Plural: plural, ListKind: kind.Kind + "List"},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
