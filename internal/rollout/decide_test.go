@@ -280,6 +280,63 @@ func TestWhatIsReplacedBeforeItIsHeldIsReleased(t *testing.T) {
 	}
 }
 
+// TestWhatIsReplacedBetweenTheRecordAndTheHoldIsReleased: the controller wrote down how the workload was, and was cut off
+// before it held it.
+func TestWhatIsReplacedBetweenTheRecordAndTheHoldIsReleased(t *testing.T) {
+	w := newWorld(t, canaryRollout(false, "20%", "50%;50"))
+	w.must("healthy", w.phase(rollouts.PhaseHealthy))
+	w.release("v2")
+	w.held, w.marked = false, true
+	w.rollout.Status = Decide(w.facts()).Status
+	w.pods = map[string]int32{"v2": w.replicas}
+	var events, actions []string
+	for range 20 {
+		f := w.facts()
+		f.Workload.Gone, f.Workload.Stable = w.marked, "v1"
+		out := Decide(f)
+		w.rollout.Status = out.Status
+		for _, e := range out.Events {
+			events = append(events, e.Reason)
+		}
+		if out.Action != nil {
+			actions = append(actions, w.describe(*out.Action))
+			w.carryOut(*out.Action)
+		}
+		if out.Status.Phase == rollouts.PhaseHealthy {
+			break
+		}
+		w.now = w.now.Add(time.Minute)
+	}
+	if c := w.rollout.Status.Condition(rollouts.ConditionSucceeded); c == nil || c.Status != "True" || !w.asItWas() {
+		t.Errorf("status %s, held %t, marked %t", asText(w.rollout.Status), w.held, w.marked)
+	}
+	if got := strings.Join(append(events, actions...), ", "); got != "ReplacedAtOnce, Released, release the workload" {
+		t.Errorf("it went %s", got)
+	}
+}
+
+// TestNoStablePodIsAwaitedThatCannotComeBack: nodes of a DaemonSet restarted midway, and their pods came with the new version.
+func TestNoStablePodIsAwaitedThatCannotComeBack(t *testing.T) {
+	for left, goesOn := range map[int32]bool{3: true, 1: true, 0: false} {
+		w := newWorld(t, canaryRollout(false, "20%;20", "50%;50"))
+		w.daemon = true
+		w.must("healthy", w.phase(rollouts.PhaseHealthy))
+		w.release("v2")
+		w.must("step 1 waits", w.waits(1))
+		if w.pods = map[string]int32{"v1": left, "v2": w.replicas - left}; left == 0 {
+			w.route(WantOriginal) // its user sees that nobody serves the rest
+			w.pinned = ""
+		}
+		w.approve()
+		if got := w.run(300, w.waits(2)); got != goesOn {
+			t.Errorf("with %d of 10 pods of the stable version left: step 2 is carried out: %t, want %t; status %s", left, got, goesOn, asText(w.rollout.Status))
+		}
+		if want := "0 pods of the stable version are ready"; !goesOn && !strings.Contains(w.rollout.Status.Message, want) {
+			t.Errorf("status %s, want %q", asText(w.rollout.Status), want)
+		}
+	}
+}
+
 func TestAWorkloadThatCannotBeReleasedIsLeftAlone(t *testing.T) {
 	w := newWorld(t, blueGreenRollout("50%;100", "100%;100"))
 	w.release("v2")

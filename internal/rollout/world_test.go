@@ -28,6 +28,7 @@ type world struct {
 	stable, newest   string
 	held, marked     bool
 	gone             bool // the workload
+	daemon           bool // pods of the newest revision stay what they are, as those of a DaemonSet
 	generation       int64
 
 	pinned, canary string // revisions; the canary is "" if there is no such Service
@@ -136,7 +137,7 @@ func (w *world) tick() {
 		}
 	}
 	for revision, n := range goal {
-		if w.pods[revision] < n {
+		if w.pods[revision] < n && !(w.daemon && revision != w.newest) {
 			w.pods[revision]++
 			return
 		}
@@ -145,6 +146,9 @@ func (w *world) tick() {
 		if n > goal[revision] {
 			if w.held && revision != w.stable && revision != w.newest {
 				continue // nobody told it to
+			}
+			if w.daemon && revision == w.newest {
+				continue
 			}
 			if w.pods[revision]--; w.pods[revision] == 0 {
 				delete(w.pods, revision)
@@ -171,7 +175,7 @@ func (w *world) facts() Facts {
 		updated := w.pods[w.newest]
 		f.Workload = &Workload{
 			Settled: true, Generation: w.generation, Stable: w.stable, Update: w.newest, StableHash: w.stable, UpdateHash: w.newest, Replicas: w.replicas,
-			Updated: updated, Ready: updated, StableReady: w.pods[w.stable], Complete: complete, Held: w.held, Target: w.target, Marked: w.marked,
+			Updated: updated, Ready: updated, StableReady: w.pods[w.stable], Complete: complete, Held: w.held, Target: w.target, Marked: w.marked, Stays: w.daemon,
 		}
 	}
 	f.Traffic = Traffic{Settled: !w.now.Before(w.settled), Pinned: w.pinned, Canary: w.canary}

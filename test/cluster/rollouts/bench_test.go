@@ -339,7 +339,7 @@ func BenchmarkManyRollouts(b *testing.B) {
 		}
 	}
 	text := strings.NewReplacer("name: web}", "name: NAME}", "name: web,", "name: NAME,", "app: web", "app: NAME", "httpRouteName: web", "httpRouteName: NAME", "service: web", "service: NAME").Replace(
-		fmt.Sprintf(shop, "Deployment", "replicas: 2", "{canary: {"+route+", steps: [{traffic: 10%, replicas: 1}, {traffic: 50%, replicas: 1}]}}"))
+		fmt.Sprintf(shop, "Deployment", "replicas: 2", "{canary: {"+route+", steps: [{traffic: 10%, replicas: 1}, {traffic: 50%, replicas: 1}]}}", "apps/v1"))
 	f.each(func(name types.NamespacedName) error {
 		for part := range strings.SplitSeq(strings.ReplaceAll(text, "NAME", name.Name), "\n---\n") {
 			u := &unstructured.Unstructured{}

@@ -100,8 +100,8 @@ func (w *world) forbids() {
 	for verb, says := range map[string]string{
 		"promote": `cannot patch resource "rollouts/status" in API group "rollouts.kruise.io" in the namespace "` + w.namespace + `"; docs/rollouts.md has the role`,
 		"abort":   `cannot patch resource "rollouts" in API group`,
-		"undo":    `cannot get resource "` + strings.ToLower(w.kind) + `s" in API group "apps"`,
-		"history": `cannot get resource "` + strings.ToLower(w.kind) + `s" in API group "apps"`,
+		"undo":    `cannot get resource "` + strings.ToLower(w.kind.Kind) + `s" in API group "apps"`,
+		"history": `cannot get resource "` + strings.ToLower(w.kind.Kind) + `s" in API group "apps"`,
 	} {
 		if code, out, err := w.weirAs(reader, verb, "web"); code != 1 || !strings.Contains(err, `User "`+reader+`" `+says) {
 			w.Errorf("%s: exit code %d\n%s\n%s\nwant %q", verb, code, out, err, says)

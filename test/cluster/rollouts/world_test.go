@@ -19,7 +19,7 @@ import (
 
 // shop is a workload of a kind, with the start of its spec, its Service, a route, and a Rollout with a strategy.
 const shop = `
-apiVersion: apps/v1
+apiVersion: %[4]s
 kind: %[1]s
 metadata: {name: web, labels: {team: shop}}
 spec:
@@ -45,7 +45,7 @@ apiVersion: rollouts.kruise.io/v1beta1
 kind: Rollout
 metadata: {name: web}
 spec:
-  workloadRef: {apiVersion: apps/v1, kind: %[1]s, name: web}
+  workloadRef: {apiVersion: %[4]s, kind: %[1]s, name: web}
   strategy: %[3]s
 `
 
@@ -53,17 +53,21 @@ spec:
 type world struct {
 	*testing.T
 	namespace string
-	kind      string
+	kind      schema.GroupVersionKind
 }
 
+// newWorld makes a shop of a kind of apps/v1, or one such as "CloneSet.v1alpha1.apps.kruise.io".
 func newWorld(t *testing.T, kind, spec, strategy string) *world {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-"}}
 	if err := admin.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, namespace: ns.Name, kind: kind}
-	for text := range strings.SplitSeq(fmt.Sprintf(shop, kind, spec, strategy), "\n---\n") {
+	w := &world{T: t, namespace: ns.Name, kind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: kind}}
+	if of, _ := schema.ParseKindArg(kind); of != nil {
+		w.kind = *of
+	}
+	for text := range strings.SplitSeq(fmt.Sprintf(shop, w.kind.Kind, spec, strategy, w.kind.GroupVersion()), "\n---\n") {
 		u := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
 			t.Fatal(err)
@@ -81,10 +85,6 @@ var (
 	routeKind   = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}
 	serviceKind = schema.GroupVersionKind{Version: "v1", Kind: "Service"}
 )
-
-func (w *world) workloadKind() schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: w.kind}
-}
 
 func (w *world) get(kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{}
@@ -116,7 +116,7 @@ func (w *world) patch(kind schema.GroupVersionKind, text string, subresource ...
 // release changes the image of the workload.
 func (w *world) release(image string) {
 	w.Helper()
-	w.patch(w.workloadKind(), `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"`+image+`"}]`)
+	w.patch(w.kind, `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"`+image+`"}]`)
 }
 
 // status is the Rollout's.
@@ -165,11 +165,14 @@ func (w *world) approve() {
 func (w *world) settled(image string) {
 	w.Helper()
 	err := within(w.Context(), func() error {
-		u, err := w.get(w.workloadKind())
+		u, err := w.get(w.kind)
 		if err != nil {
 			return err
 		}
 		want, found, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
+		if w.kind.Kind == "DaemonSet" {
+			want, found, _ = unstructured.NestedInt64(u.Object, "status", "desiredNumberScheduled")
+		}
 		if !found {
 			want = 1
 		}
@@ -199,7 +202,7 @@ func (w *world) settled(image string) {
 func (w *world) written() string {
 	w.Helper()
 	var all []string
-	for _, kind := range []schema.GroupVersionKind{w.workloadKind(), serviceKind, routeKind} {
+	for _, kind := range []schema.GroupVersionKind{w.kind, serviceKind, routeKind} {
 		u, err := w.get(kind)
 		if err != nil {
 			w.Fatal(err)
