@@ -70,7 +70,8 @@ type Plan struct {
 // Canary replaces the workload's pods in steps.
 type Canary struct {
 	Plan `json:",inline"`
-	// PatchPodTemplateMetadata is added to the canary's pods.
+	// PatchPodTemplateMetadata is added to the pods of EnableExtraWorkloadForCanary. Pods that replace stable ones do not get
+	// it: they stay when the release is over.
 	PatchPodTemplateMetadata *PodTemplateMetadata `json:"patchPodTemplateMetadata,omitempty"`
 	// EnableExtraWorkloadForCanary runs the canary's pods in a Deployment of their own, next to the stable one, until the
 	// last step.
@@ -173,6 +174,22 @@ func (s *Spec) Style() Style {
 	}
 	return Partition
 }
+
+// ExtraMetadata is what extra pods have beside the metadata of the workload's template; nil if that is nothing, or if there
+// are no such pods.
+func (s *Spec) ExtraMetadata() *PodTemplateMetadata {
+	if s.Style() != ExtraPods || s.Strategy.Canary.PatchPodTemplateMetadata.empty() {
+		return nil
+	}
+	return s.Strategy.Canary.PatchPodTemplateMetadata
+}
+
+// IgnoresMetadata reports whether PatchPodTemplateMetadata has no effect, as there are no extra pods.
+func (s *Spec) IgnoresMetadata() bool {
+	return s.Strategy.Canary != nil && !s.Strategy.Canary.PatchPodTemplateMetadata.empty() && s.Style() != ExtraPods
+}
+
+func (m *PodTemplateMetadata) empty() bool { return m == nil || len(m.Labels)+len(m.Annotations) == 0 }
 
 // Plan of the strategy; nil if it has neither.
 func (s *Strategy) Plan() *Plan {

@@ -75,6 +75,11 @@ const (
 	ConditionProgressing = "Progressing"
 	ConditionSucceeded   = "Succeeded"
 	ConditionTerminating = "Terminating"
+	// ConditionMetadata is False while pods do not get patchPodTemplateMetadata. It is Weir's own.
+	ConditionMetadata = "PodMetadata"
+
+	// ReasonNoExtraPods is one of ConditionMetadata.
+	ReasonNoExtraPods = "NoExtraPods"
 
 	ReasonInitializing  = "Initializing"
 	ReasonInRolling     = "InRolling"

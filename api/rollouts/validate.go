@@ -2,10 +2,14 @@ package rollouts
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -39,6 +43,9 @@ func Validate(s *Spec) (errs field.ErrorList) {
 	}
 	if n := len(plan.TrafficRoutings); n > 1 {
 		errs = append(errs, field.TooMany(at.Child("trafficRoutings"), n, 1))
+	}
+	if c := s.Strategy.Canary; c != nil && c.PatchPodTemplateMetadata != nil {
+		errs = append(errs, validateMetadata(c.PatchPodTemplateMetadata, at.Child("patchPodTemplateMetadata"))...)
 	}
 	for i := range plan.TrafficRoutings {
 		errs = append(errs, validateRouting(&plan.TrafficRoutings[i], at.Child("trafficRoutings").Index(i))...)
@@ -115,6 +122,45 @@ func validateRouting(t *TrafficRouting, at *field.Path) (errs field.ErrorList) {
 				errs = append(errs, field.Required(at.Child(name.name), "name the object that routes requests"))
 			}
 		}
+	}
+	return errs
+}
+
+const (
+	// deploymentLabel and revisionLabel of pods tell the versions of a workload apart.
+	deploymentLabel, revisionLabel = "pod-template-hash", "controller-revision-hash"
+	// ownPrefix is that of labels and annotations that Weir writes itself.
+	ownPrefix = "rollouts.weirmesh.github.io/"
+)
+
+// validateMetadata returns why pods cannot have labels and annotations, whatever selects them.
+func validateMetadata(m *PodTemplateMetadata, at *field.Path) (errs field.ErrorList) {
+	invalid := func(at *field.Path, value string, why []string) {
+		for _, text := range why {
+			errs = append(errs, field.Invalid(at, value, text))
+		}
+	}
+	reserved := func(at *field.Path, key string) {
+		if strings.HasPrefix(key, ownPrefix) {
+			errs = append(errs, field.Forbidden(at, "the prefix "+ownPrefix+" is for what Weir writes itself: use another one"))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.Labels)) {
+		at, value := at.Child("labels").Key(key), m.Labels[key]
+		invalid(at, key, validation.IsQualifiedName(key))
+		invalid(at, value, validation.IsValidLabelValue(value))
+		reserved(at, key)
+		if key == deploymentLabel || key == revisionLabel {
+			errs = append(errs, field.Forbidden(at, "tells the versions of the workload apart, by which Services select their pods: remove it"))
+		}
+	}
+	annotations := at.Child("annotations")
+	for _, key := range slices.Sorted(maps.Keys(m.Annotations)) {
+		invalid(annotations.Key(key), key, validation.IsQualifiedName(strings.ToLower(key)))
+		reserved(annotations.Key(key), key)
+	}
+	if err := apivalidation.ValidateAnnotationsSize(m.Annotations); err != nil {
+		errs = append(errs, field.TooLong(annotations, "", apivalidation.TotalAnnotationSizeLimitB))
 	}
 	return errs
 }

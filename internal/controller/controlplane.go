@@ -85,11 +85,11 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	c.conversions = &conversion.Handler{Kinds: o.kinds().Conversions()}
 	c.reviews = &webhook.Reviews{Paths: map[string]webhook.Answer{conversion.Path: c.conversions.Answer}}
 	if o.judges() {
-		list, err := admission.Lister(client.Config)
+		list, err := admission.NewLister(client.Config)
 		if err != nil {
 			return nil, err
 		}
-		c.judge = &admission.Rollouts{List: list}
+		c.judge = &admission.Rollouts{List: list.List, Find: list.Find}
 		c.known = &admission.Known{
 			Client: client, Namespaces: o.namespaces, Logger: log.With("for", "admission"),
 			Obstacle: func(ctx context.Context) (string, error) { return release.Obstacle(ctx, client) },

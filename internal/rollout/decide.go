@@ -95,6 +95,7 @@ func (d *decision) phase() {
 		d.withoutWorkload(d.w.Unfit)
 		return
 	}
+	d.metadata()
 	if !d.w.Settled {
 		d.wait(poll)
 		return
@@ -107,6 +108,21 @@ func (d *decision) phase() {
 		d.progressing()
 	default:
 		d.healthy()
+	}
+}
+
+// metadata says that pods do not get what the Rollout says that they should, as long as that is so.
+func (d *decision) metadata() {
+	before := d.status.Condition(rollouts.ConditionMetadata)
+	if !d.r.Spec.IgnoresMetadata() || d.w.Given {
+		if before != nil {
+			d.status.Conditions = slices.DeleteFunc(d.status.Conditions, func(c rollouts.Condition) bool { return c.Type == rollouts.ConditionMetadata })
+		}
+		return
+	}
+	if why := MetadataField + " " + MetadataIgnored + "."; before == nil || before.Message != why {
+		d.condition(rollouts.ConditionMetadata, corev1.ConditionFalse, rollouts.ReasonNoExtraPods, why)
+		d.tell("MetadataIgnored", true, why)
 	}
 }
 

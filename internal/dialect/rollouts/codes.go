@@ -21,6 +21,8 @@ const (
 	codeWorkloadTaken     = "WR912"
 	codeExpression        = "WR913"
 	codeExactCookie       = "WR914"
+	codeMetadataIgnored   = "WR915"
+	codeMetadataClash     = "WR916"
 )
 
 var codes = []resource.Code{
@@ -66,6 +68,12 @@ var codes = []resource.Code{
 	{ID: codeExactCookie, Severity: resource.Warning, Title: "rollout: all cookies compared as one",
 		Meaning: "A match of a step wants the header Cookie to be exactly a text. That header has all cookies of a client, so a client with a further one does not match: the cookie of a session, which the first answer sets, takes it back to the stable version.",
 		Fix:     "Use the type RegularExpression, which must match the whole header: (.*;\\s*)?NAME=VALUE(;.*)?"},
+	{ID: codeMetadataIgnored, Severity: resource.Warning, Title: "rollout: metadata without effect",
+		Meaning: "patchPodTemplateMetadata is for extra pods (enableExtraWorkloadForCanary, of a Deployment). Pods that replace stable ones stay when the release is over, and would keep labels and annotations that the workload does not have.",
+		Fix:     "Remove it, set enableExtraWorkloadForCanary, or write the metadata in the workload's template."},
+	{ID: codeMetadataClash, Severity: resource.Error, Title: "rollout: label that selectors do not match",
+		Meaning: "With a label of patchPodTemplateMetadata the extra pods would not be selected any more by their Deployment, or by the Service that trafficRoutings names.",
+		Fix:     "Use another label, or remove it from the Service's selector."},
 }
 
 // Codes documents the codes of this package's findings.

@@ -85,6 +85,7 @@ func Translate(set *resource.Set, o Options) (findings []resource.Finding, uses 
 // Steps judges the steps of one Rollout by themselves, whatever they are laid over.
 func Steps(set *resource.Set, r *rollouts.Rollout) []resource.Finding {
 	t := &translator{set: set}
+	t.metadata(r)
 	t.steps(r, r.Spec.Strategy.Plan(), r.Spec.Strategy.Field())
 	resource.SortFindings(t.findings)
 	return t.findings
@@ -113,8 +114,10 @@ func (t *translator) rollout(r *rollouts.Rollout) {
 		t.workloads[id] = r.Name
 	}
 	plan, field := r.Spec.Strategy.Plan(), r.Spec.Strategy.Field()
+	t.metadata(r)
 	t.steps(r, plan, field)
 	traffic := plan.Traffic()
+	t.clashes(r, traffic)
 	if traffic == nil {
 		return
 	}
@@ -123,6 +126,30 @@ func (t *translator) rollout(r *rollouts.Rollout) {
 		t.service(r, codeCanaryNotFound, canary, field+".trafficRoutings[0].service", ": without a cluster nothing makes it")
 	}
 	t.targets(r, field)
+}
+
+// metadata judges patchPodTemplateMetadata by itself.
+func (t *translator) metadata(r *rollouts.Rollout) {
+	if r.Spec.IgnoresMetadata() {
+		why, fix, _ := strings.Cut(rollout.MetadataIgnored, ": ")
+		t.report(r, codeMetadataIgnored, rollout.MetadataField, why, fix)
+	}
+}
+
+// clashes reports labels of extra pods that the workload or the Service would not select. The traffic may be nil.
+func (t *translator) clashes(r *rollouts.Rollout, traffic *rollouts.TrafficRouting) {
+	m := r.Spec.ExtraMetadata()
+	if m == nil {
+		return
+	}
+	written := Written(t.set, r.Namespace)
+	var service map[string]any
+	if traffic != nil {
+		service = written("", "Service", traffic.Service)
+	}
+	for _, c := range rollout.Clashes(m, written(r.Spec.WorkloadRef.GroupKind().Group, "Deployment", r.Spec.WorkloadRef.Name), service) {
+		t.report(r, codeMetadataClash, c.Field(), c.Why, c.Fix)
+	}
 }
 
 // steps judges the steps by themselves.

@@ -14,25 +14,30 @@ import (
 	"github.com/weirmesh/weir/api/rollouts"
 	dialect "github.com/weirmesh/weir/internal/dialect/rollouts"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/rollout"
 )
 
 // RolloutsPath is where API servers ask about Rollouts.
 const RolloutsPath = "/admit/rollouts"
 
 const (
-	// listTimeout is for reading the Rollouts of a namespace: an API server waits 5 s for the whole answer.
+	// listTimeout is for reading the Rollouts of a namespace, and again for what selects pods: an API server waits 5 s for the
+	// whole answer.
 	listTimeout = 2 * time.Second
-	// listsAtOnce is how many read them at a time: anyone may ask, so that many could.
+	// listsAtOnce is how many read at a time: anyone may ask, so that many could.
 	listsAtOnce = 4
 )
 
 // Rollouts judges the Rollouts that are about to be stored. What is wrong with one by itself, or must not change during a
 // release, is refused; what "weir check" only warns of is allowed with warnings. So is what cannot be known now. The
-// zero value with List is ready for use.
+// zero value with List and Find is ready for use.
 type Rollouts struct {
 	// List returns the Rollouts of a namespace, as a version has them. It is not asked about a Rollout that keeps its
 	// workload.
 	List func(ctx context.Context, version, namespace string) ([]map[string]any, error)
+	// Find returns a Deployment or a Service of a namespace; nil if there is none. It is asked about Rollouts whose extra pods
+	// have labels of their own.
+	Find func(ctx context.Context, kind, namespace, name string) (map[string]any, error)
 
 	lists            atomic.Int64
 	answered, denied atomic.Uint64
@@ -98,7 +103,11 @@ func (v *Rollouts) judge(ctx context.Context, r *request) *admissionv1.Admission
 			warnings = append(warnings, warning)
 		}
 	}
-	if len(problems) > 0 {
+	clashes, warning := v.clashes(ctx, r.Namespace, &now.Spec)
+	if warning != "" {
+		warnings = append(warnings, warning)
+	}
+	if problems = append(problems, clashes...); len(problems) > 0 {
 		return r.deny(problems)
 	}
 	for _, f := range dialect.Steps(nil, now) {
@@ -132,15 +141,52 @@ func (v *Rollouts) taken(ctx context.Context, r *request, workload rollouts.Ref)
 	return nil, ""
 }
 
-// list asks for the Rollouts of the namespace, if not many do.
-func (v *Rollouts) list(ctx context.Context, r *request) ([]map[string]any, error) {
+// clashes returns labels of extra pods that their Deployment or the stable Service would not select, or warns that nobody knows.
+func (v *Rollouts) clashes(ctx context.Context, namespace string, spec *rollouts.Spec) (problems field.ErrorList, warning string) {
+	m := spec.ExtraMetadata()
+	if m == nil || len(m.Labels) == 0 {
+		return nil, ""
+	}
+	names := map[string]string{"Deployment": spec.WorkloadRef.Name}
+	if traffic := spec.Strategy.Plan().Traffic(); traffic != nil {
+		names["Service"] = traffic.Service
+	}
+	found := map[string]map[string]any{}
+	err := v.ask(ctx, func(ctx context.Context) (err error) {
+		for kind, name := range names {
+			if found[kind], err = v.Find(ctx, kind, namespace, name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Sprintf("%s.labels: it is not known whether selectors match pods with these labels; if one does not, the Rollout's status says so later: %v", rollout.MetadataField, err)
+	}
+	for _, c := range rollout.Clashes(m, found["Deployment"], found["Service"]) {
+		problems = append(problems, &field.Error{Type: field.ErrorTypeForbidden, Field: c.Field(), Detail: c.Why + ": " + c.Fix})
+	}
+	return problems, ""
+}
+
+// list asks for the Rollouts of the namespace.
+func (v *Rollouts) list(ctx context.Context, r *request) (all []map[string]any, err error) {
+	err = v.ask(ctx, func(ctx context.Context) error {
+		all, err = v.List(ctx, r.Resource.Version, r.Namespace)
+		return err
+	})
+	return all, err
+}
+
+// ask asks the API server, if not many do.
+func (v *Rollouts) ask(ctx context.Context, what func(context.Context) error) error {
 	defer v.lists.Add(-1)
 	if v.lists.Add(1) > listsAtOnce {
-		return nil, errBusy
+		return errBusy
 	}
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	return v.List(ctx, r.Resource.Version, r.Namespace)
+	return what(ctx)
 }
 
 func workloadField(version string) *field.Path {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,6 +84,67 @@ func others(t testing.TB, text string) func(context.Context, string, string) ([]
 	}
 }
 
+// only has the Deployment and the Service of a golden file, as YAML, or an error that begins with "error: ".
+func only(t testing.TB, parts map[string]string) func(context.Context, string, string, string) (map[string]any, error) {
+	return func(_ context.Context, kind, _, _ string) (u map[string]any, err error) {
+		text := parts[strings.ToLower(kind)]
+		if why, ok := strings.CutPrefix(text, "error: "); ok {
+			return nil, errors.New(strings.TrimSpace(why))
+		}
+		if err := yaml.Unmarshal([]byte(text), &u); err != nil {
+			t.Fatal(err)
+		}
+		return u, nil
+	}
+}
+
+const extraPods = `
+apiVersion: rollouts.kruise.io/v1beta1
+kind: Rollout
+metadata: {namespace: shop, name: web}
+spec:
+  workloadRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  strategy: {canary: {enableExtraWorkloadForCanary: true, patchPodTemplateMetadata: {labels: {app: canary}}, steps: [{replicas: 1}]}}
+`
+
+// TestAFloodOfReviewsFindsNothing: what selects pods is asked for as rarely as other Rollouts are.
+func TestAFloodOfReviewsFindsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked int
+		v := &Rollouts{List: others(t, ""), Find: func(ctx context.Context, _, _, _ string) (map[string]any, error) {
+			asked++
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		var ended sync.WaitGroup
+		warned := make(chan string, 2*listsAtOnce)
+		for range 2 * listsAtOnce {
+			ended.Go(func() {
+				r := judged(t, v, review(t, "CREATE", "v1beta1", "", extraPods))
+				if !r.Allowed {
+					t.Errorf("%+v", r)
+				}
+				warned <- strings.Join(r.Warnings, "; ")
+			})
+			synctest.Wait()
+		}
+		ended.Wait()
+		close(warned)
+		busy, late := 0, 0
+		for w := range warned {
+			switch {
+			case strings.Contains(w, "it is not known whether selectors match pods with these labels") && strings.Contains(w, "too many reviews"):
+				busy++
+			case strings.Contains(w, "it is not known whether selectors match pods with these labels") && strings.Contains(w, "deadline"):
+				late++
+			}
+		}
+		if busy != listsAtOnce || late != listsAtOnce || asked != listsAtOnce {
+			t.Errorf("%d asked, %d too late, %d too many; want %d each", asked, late, busy, listsAtOnce)
+		}
+	})
+}
+
 // TestAnswers compares golden files: parts of the input, then the answer as its user sees it.
 func TestAnswers(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.golden")
@@ -107,7 +169,7 @@ func TestAnswers(t *testing.T) {
 			}
 			_, version, _ := strings.Cut(parts["object"], "rollouts.kruise.io/")
 			version, _, _ = strings.Cut(version, "\n")
-			v := &Rollouts{List: others(t, strings.TrimSpace(parts["others"]))}
+			v := &Rollouts{List: others(t, strings.TrimSpace(parts["others"])), Find: only(t, parts)}
 			r := judged(t, v, review(t, string(operation), version, parts["old"], parts["object"]))
 			got := fmt.Sprintf("allowed: %t\n", r.Allowed)
 			if r.Result != nil {
@@ -268,7 +330,8 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(review(f, "UPDATE", "v1alpha1", "{apiVersion: rollouts.kruise.io/v1alpha1, spec: {objectRef: {workloadRef: {name: a}}}}", "{apiVersion: rollouts.kruise.io/v1alpha1, metadata: {annotations: {rollouts.kruise.io/rolling-style: partition}}, spec: {objectRef: {workloadRef: {name: b}}, strategy: {canary: {steps: [{weight: 7}]}}}}"))
 	f.Add(review(f, "DELETE", "v1alpha1", valid, ""))
 	f.Add(review(f, "CREATE", "v1beta1", "", "{spec: {strategy: {blueGreen: {steps: [null, 7, {matches: [{}], replicas: 1}]}}}}"))
-	v := &Rollouts{List: others(f, valid)}
+	f.Add(review(f, "CREATE", "v1beta1", "", extraPods))
+	v := &Rollouts{List: others(f, valid), Find: only(f, map[string]string{"deployment": "{metadata: {name: web}, spec: {selector: {matchLabels: {app: web}}}}"})}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		text, err := v.Answer(t.Context(), body)
 		if err != nil {

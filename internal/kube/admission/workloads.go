@@ -72,7 +72,7 @@ func (v *Workloads) judge(ctx context.Context, r *request) (*admissionv1.Admissi
 		return r.allow(nil), nil
 	}
 	held := workload.IsHeld(r.old)
-	if !held && (kind.Unfit(of.Spec.Style()) != "" || of.Spec.Disabled || of.DeletionTimestamp != nil) {
+	if !held && (kind.Unfit(r.object, of.Spec.Style(), of.Spec.ExtraMetadata()) != "" || of.Spec.Disabled || of.DeletionTimestamp != nil) {
 		return r.allow(nil), nil
 	}
 	out := kind.Admit(r.old, r.object, record)

@@ -36,6 +36,8 @@ type seen struct {
 	// w is nil if there is no workload, or none of a kind that Weir can release.
 	w         *rollout.Workload
 	revisions []revision
+	// extra are the revisions of ReplicaSets that have extra pods of one and are none by themselves.
+	extra map[types.UID]string
 	// pods are those of all revisions that are not on their way out; hash is the revision of each by its name.
 	pods []*corev1.Pod
 	hash map[string]string
@@ -105,7 +107,7 @@ func (c *Cluster) workload(ctx context.Context, s *seen) error {
 	if !known { // pods of OpenKruise's own kinds have it, too
 		kind = &workload.Kind{Label: appsv1.ControllerRevisionHashLabelKey}
 	}
-	look := &workload.Seen{Object: s.object.Object, Style: s.r.Spec.Style()}
+	look := &workload.Seen{Object: s.object.Object, Style: s.r.Spec.Style(), Metadata: s.r.Spec.ExtraMetadata()}
 	if rel := s.r.Status.Release(); rel != nil && s.r.Status.Phase == rollouts.PhaseProgressing && rel.FinalisingStep == "" {
 		look.Stable = rel.StableRevision
 	}
@@ -134,6 +136,7 @@ func (c *Cluster) kept(ctx context.Context, s *seen, kind *workload.Kind, look *
 		list.SetGroupVersionKind(edit.GVK("apps", "v1", "ReplicaSetList"))
 	}
 	var failed error
+	s.extra = map[types.UID]string{}
 	err := c.list(ctx, list, func() int {
 		for i := range list.Items {
 			u := &list.Items[i]
@@ -145,7 +148,11 @@ func (c *Cluster) kept(ctx context.Context, s *seen, kind *workload.Kind, look *
 				rs := &appsv1.ReplicaSet{}
 				err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, rs)
 				look.Sets = append(look.Sets, rs)
-				s.revisions = append(s.revisions, setRevision(u))
+				if of := workload.ExtraOf(u); of != "" {
+					s.extra[u.GetUID()] = of
+				} else {
+					s.revisions = append(s.revisions, setRevision(u))
+				}
 			} else {
 				cr := &appsv1.ControllerRevision{}
 				err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, cr)
@@ -207,7 +214,7 @@ func controllerRevision(u *unstructured.Unstructured, kind *workload.Kind) revis
 func (c *Cluster) pods(ctx context.Context, s *seen, kind *workload.Kind) error {
 	owners := map[types.UID]string{s.object.GetUID(): ""}
 	if kind.Sets {
-		owners = map[types.UID]string{}
+		owners = maps.Clone(s.extra)
 		for _, r := range s.revisions {
 			owners[r.uid] = r.Name
 		}

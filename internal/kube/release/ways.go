@@ -111,6 +111,9 @@ func (t *turn) observeStable(f *rollout.Traffic) error {
 		return fmt.Errorf("the Service %s selects pods by %s, so it cannot have those of a version: remove that from its selector", w.stable.GetName(), w.label)
 	}
 	f.Pinned, _, _ = unstructured.NestedString(w.stable.Object, "spec", "selector", w.label)
+	if clashes := rollout.Clashes(t.r.Spec.ExtraMetadata(), nil, w.was); len(clashes) > 0 {
+		return errors.New(clashes[0].String())
+	}
 	return nil
 }
 

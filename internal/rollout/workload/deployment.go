@@ -41,6 +41,26 @@ var deployment = Kind{
 	tend:     tendDeployment,
 }
 
+// Extra pods that have metadata of their own are of a further ReplicaSet, whose template has it. To the Deployment's controller
+// that is one of an older revision: it lets it be while the Deployment is held, and takes its pods away at the end, as those of
+// the ReplicaSet of the Deployment's own template come.
+
+// ExtraAnnotation of a ReplicaSet says that it is such a further one, and of which revision.
+const ExtraAnnotation = "rollouts.weirmesh.github.io/extra-pods-of"
+
+// numberAnnotation of a ReplicaSet has the number of its revision. A Deployment's controller writes it to the one of the
+// Deployment's template.
+const numberAnnotation = "deployment.kubernetes.io/revision"
+
+// ExtraOf is the revision whose extra pods a ReplicaSet has; empty if it is a revision by itself, as one becomes whose template
+// the Deployment gets later.
+func ExtraOf(rs metav1.Object) string {
+	if a := rs.GetAnnotations(); a[numberAnnotation] == "" {
+		return a[ExtraAnnotation]
+	}
+	return ""
+}
+
 // DesiredAnnotation of a ReplicaSet is how many pods its Deployment was to have when that told it to have some.
 const DesiredAnnotation = "deployment.kubernetes.io/desired-replicas"
 
@@ -52,6 +72,19 @@ type sets struct {
 	update, stable *appsv1.ReplicaSet
 	// name is the revision of the Deployment's template, whether or not it has a ReplicaSet.
 	name string
+	// template is that of extra pods which have metadata of their own; nil if there are none such. Then extra is their
+	// ReplicaSet, nil if there is none, and extraName its name.
+	template  *corev1.PodTemplateSpec
+	extra     *appsv1.ReplicaSet
+	extraName string
+}
+
+// canary is the ReplicaSet of the pods that steps count; nil if there is none.
+func (all *sets) canary() *appsv1.ReplicaSet {
+	if all.template != nil {
+		return all.extra
+	}
+	return all.update
 }
 
 func setsOf(s *Seen) (*sets, error) {
@@ -67,12 +100,13 @@ func setsOf(s *Seen) (*sets, error) {
 	if all.update != nil {
 		all.name = hashLabel(all.update)
 	} else {
-		text, err := json.Marshal(all.d.Spec.Template)
-		if err != nil {
+		var err error
+		if all.name, err = nameOf(&all.d.Spec.Template, ""); err != nil {
 			return nil, err
 		}
-		sum := sha256.Sum256(text)
-		all.name = rand.SafeEncodeString(fmt.Sprint(binary.BigEndian.Uint32(sum[:])))
+	}
+	if err := all.setExtra(s); err != nil {
+		return nil, err
 	}
 	remembered := s.remembered()
 	for _, rs := range s.Sets {
@@ -82,7 +116,7 @@ func setsOf(s *Seen) (*sets, error) {
 		}
 	}
 	for _, rs := range s.Sets {
-		if rs == all.update || pods(rs) == 0 {
+		if rs == all.update || pods(rs) == 0 || ExtraOf(rs) != "" {
 			continue
 		}
 		if all.stable == nil || rs.Status.AvailableReplicas > all.stable.Status.AvailableReplicas ||
@@ -99,6 +133,52 @@ func setsOf(s *Seen) (*sets, error) {
 		}
 	}
 	return all, nil
+}
+
+// nameOf is the revision of a template without a ReplicaSet; that of extra pods differs from any revision by whose they are.
+func nameOf(template *corev1.PodTemplateSpec, extraOf string) (string, error) {
+	text, err := json.Marshal(template)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(append(text, extraOf...))
+	return rand.SafeEncodeString(fmt.Sprint(binary.BigEndian.Uint32(sum[:]))), nil
+}
+
+// setExtra finds the ReplicaSet of extra pods with metadata of their own. One that has pods stays the one when somebody changes
+// that metadata midway: the next release has it.
+func (all *sets) setExtra(s *Seen) (err error) {
+	if s.Metadata == nil || s.Style != rollouts.ExtraPods {
+		return nil
+	}
+	template := all.d.Spec.Template.DeepCopy()
+	template.Labels, template.Annotations = merged(template.Labels, s.Metadata.Labels), merged(template.Annotations, s.Metadata.Annotations)
+	if sameTemplate(template, &all.d.Spec.Template) {
+		return nil
+	}
+	all.template = template
+	for _, rs := range s.Sets {
+		if rs != all.update && ExtraOf(rs) == all.name && (pods(rs) > 0 || sameTemplate(&rs.Spec.Template, template)) && (all.extra == nil || pods(rs) > pods(all.extra)) {
+			all.extra = rs
+		}
+	}
+	if all.extra != nil {
+		all.extraName = hashLabel(all.extra)
+		return nil
+	}
+	all.extraName, err = nameOf(template, all.name)
+	return err
+}
+
+// merged is a with what b has beside or otherwise; nil if that is nothing.
+func merged(a, b map[string]string) map[string]string {
+	if len(b) == 0 {
+		return a
+	}
+	out := make(map[string]string, len(a)+len(b))
+	maps.Copy(out, a)
+	maps.Copy(out, b)
+	return out
 }
 
 func observeDeployment(s *Seen, w *rollout.Workload) error {
@@ -129,7 +209,18 @@ func observeDeployment(s *Seen, w *rollout.Workload) error {
 	case all.update != nil:
 		w.StableReady = w.Ready
 	}
-	w.StableHash = w.Stable
+	if w.StableHash = w.Stable; all.template != nil && w.Update != w.Stable {
+		w.UpdateHash, w.Updated, w.Ready = all.extraName, 0, 0
+		for _, rs := range []*appsv1.ReplicaSet{all.update, all.extra} {
+			if rs == nil {
+				continue
+			}
+			w.Updated += rs.Status.Replicas
+			if rs == all.extra || s.Record == nil || s.Record.Was == nil { // the others are none that steps count
+				w.Ready += rs.Status.AvailableReplicas
+			}
+		}
+	}
 	return nil
 }
 
@@ -140,19 +231,21 @@ func tendDeployment(s *Seen, w *rollout.Workload) ([]Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	if all.update == nil && rec.Pods > 0 {
-		return []Change{{Create: newSet(s, all)}}, nil
-	}
-	if all.update == nil || all.stable == nil || all.update == all.stable {
-		return nil, nil
-	}
 	want := min(rec.Pods, w.Replicas)
+	switch {
+	case all.update == nil && rec.Pods > 0: // first, so that the revision keeps its name to the end
+		return []Change{{Create: newSet(s, all, nil, 0)}}, nil
+	case all.update == nil || all.stable == nil || all.update == all.stable:
+		return nil, nil
+	case all.canary() == nil && want > 0: // with its pods: the Deployment's controller may delete one of an older revision without
+		return []Change{{Create: newSet(s, all, s.Metadata, want)}}, nil
+	}
 	list := make([]set, len(s.Sets))
 	var most int32
 	for i, rs := range s.Sets {
 		list[i] = set{pods: pods(rs), ready: rs.Status.AvailableReplicas}
 		switch rs {
-		case all.update:
+		case all.canary():
 			list[i].goal = want
 		case all.stable:
 			if list[i].goal = w.Replicas; s.Style == rollouts.Partition {
@@ -207,20 +300,27 @@ func asMap(v any) map[string]any {
 	return m
 }
 
-// newSet is the ReplicaSet of a Deployment's template, as the Deployment's own controller would make it, but without pods.
-func newSet(s *Seen, all *sets) map[string]any {
-	d := all.d
-	labels := maps.Clone(d.Spec.Template.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[appsv1.DefaultDeploymentUniqueLabelKey] = all.name
+// newSet is the ReplicaSet of a Deployment's template, as the Deployment's own controller would make it, with so many pods; with
+// metadata it is that of extra pods which have it.
+func newSet(s *Seen, all *sets, m *rollouts.PodTemplateMetadata, pods int32) map[string]any {
+	d, name := all.d, all.name
+	labels, annotations := maps.Clone(d.Spec.Template.Labels), maps.Clone(d.Annotations)
+	delete(annotations, corev1.LastAppliedConfigAnnotation)
 	template := runtime.DeepCopyJSON(asMap(specOf(s.Object)["template"]))
 	meta := asMap(template["metadata"])
 	if meta == nil {
 		meta = map[string]any{}
 		template["metadata"] = meta
 	}
+	if m != nil {
+		name, labels = all.extraName, all.template.Labels
+		annotations = merged(annotations, map[string]string{ExtraAnnotation: all.name})
+		delete(annotations, numberAnnotation)
+		if len(all.template.Annotations) > 0 {
+			meta["annotations"] = texts(all.template.Annotations)
+		}
+	}
+	labels = merged(labels, map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: name})
 	meta["labels"] = texts(labels)
 	selector := runtime.DeepCopyJSON(asMap(specOf(s.Object)["selector"]))
 	match := asMap(selector["matchLabels"])
@@ -228,20 +328,18 @@ func newSet(s *Seen, all *sets) map[string]any {
 		match = map[string]any{}
 		selector["matchLabels"] = match
 	}
-	match[appsv1.DefaultDeploymentUniqueLabelKey] = all.name
-	annotations := maps.Clone(d.Annotations)
-	delete(annotations, corev1.LastAppliedConfigAnnotation)
+	match[appsv1.DefaultDeploymentUniqueLabelKey] = name
 	owner := metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))
 	return map[string]any{
 		"apiVersion": "apps/v1", "kind": "ReplicaSet",
 		"metadata": map[string]any{
-			"name": d.Name + "-" + all.name, "namespace": d.Namespace, "labels": texts(labels), "annotations": texts(annotations),
+			"name": d.Name + "-" + name, "namespace": d.Namespace, "labels": texts(labels), "annotations": texts(annotations),
 			"ownerReferences": []any{map[string]any{
 				"apiVersion": owner.APIVersion, "kind": owner.Kind, "name": owner.Name, "uid": string(owner.UID), "controller": true, "blockOwnerDeletion": true,
 			}},
 		},
 		"spec": map[string]any{
-			"replicas": int64(0), "minReadySeconds": int64(d.Spec.MinReadySeconds), "selector": selector, "template": template,
+			"replicas": int64(pods), "minReadySeconds": int64(d.Spec.MinReadySeconds), "selector": selector, "template": template,
 		},
 	}
 }

@@ -59,6 +59,8 @@ type Seen struct {
 	Record *Record
 	// Style says where pods of the new version come from.
 	Style rollouts.Style
+	// Metadata is what extra pods have beside that of the workload's template; nil if nothing.
+	Metadata *rollouts.PodTemplateMetadata
 	// Sets, Revisions and Pods are those that the workload controls, as its Kind needs them.
 	Sets      []*appsv1.ReplicaSet
 	Revisions []*appsv1.ControllerRevision
@@ -108,7 +110,7 @@ func (k *Kind) Observe(s *Seen) (*rollout.Workload, error) {
 		return nil, err
 	}
 	rec := s.Record
-	w.Unfit = k.Unfit(s.Style)
+	w.Unfit = k.Unfit(s.Object, s.Style, s.Metadata)
 	w.Marked = rec != nil
 	laid := k.laid(s.Object, rec)
 	w.Held = laid || k.laid(s.Object, rec.none())
@@ -118,12 +120,15 @@ func (k *Kind) Observe(s *Seen) (*rollout.Workload, error) {
 	return w, nil
 }
 
-// Unfit says why workloads of this kind cannot be released in a style; empty if they can.
-func (k *Kind) Unfit(style rollouts.Style) string {
-	if style != rollouts.BlueGreenStyle || k.Beside {
-		return ""
+// Unfit says why a workload cannot be released in a style, with metadata of extra pods; empty if it can.
+func (k *Kind) Unfit(object map[string]any, style rollouts.Style, m *rollouts.PodTemplateMetadata) string {
+	if style == rollouts.BlueGreenStyle && !k.Beside {
+		return "A " + k.Name + " cannot be released blue-green, as its own controller may delete pods of the stable version meanwhile: use the strategy canary."
 	}
-	return "A " + k.Name + " cannot be released blue-green, as its own controller may delete pods of the stable version meanwhile: use the strategy canary."
+	if clashes := rollout.Clashes(m, object, nil); len(clashes) > 0 {
+		return clashes[0].String() + "."
+	}
+	return ""
 }
 
 // own is Seen without a Record of an earlier workload of that name.

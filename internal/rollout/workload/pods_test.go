@@ -469,8 +469,9 @@ func TestPodsThatWereAllReplacedBeforeTheyWereHeldAreGone(t *testing.T) {
 
 func TestOnlyDeploymentsAreReleasedBlueGreen(t *testing.T) {
 	for _, k := range Kinds {
-		if k.Unfit(rollouts.Partition) != "" || (k.Unfit(rollouts.BlueGreenStyle) == "") != (k == &deployment) {
-			t.Errorf("%s of %s: %q, %q", k.Name, k.Group, k.Unfit(rollouts.Partition), k.Unfit(rollouts.BlueGreenStyle))
+		partition, green := k.Unfit(nil, rollouts.Partition, nil), k.Unfit(nil, rollouts.BlueGreenStyle, nil)
+		if partition != "" || (green == "") != (k == &deployment) {
+			t.Errorf("%s of %s: %q, %q", k.Name, k.Group, partition, green)
 		}
 	}
 }

@@ -67,6 +67,7 @@ type cluster struct {
 	record *Record
 	sets   []*appsv1.ReplicaSet
 	style  rollouts.Style
+	extra  *rollouts.PodTemplateMetadata
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -86,7 +87,7 @@ func (c *cluster) set(hash, image string, pods int32) *appsv1.ReplicaSet {
 }
 
 func (c *cluster) seen() *Seen {
-	return &Seen{Object: c.object, Record: c.record, Style: c.style, Sets: c.sets}
+	return &Seen{Object: c.object, Record: c.record, Style: c.style, Metadata: c.extra, Sets: c.sets}
 }
 
 func (c *cluster) look() *rollout.Workload {
@@ -127,6 +128,7 @@ func (c *cluster) make(changes []Change, cut int) {
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(change.Create, rs); err != nil {
 				c.t.Fatal(err)
 			}
+			rs.Status.Replicas, rs.Status.AvailableReplicas = *rs.Spec.Replicas, *rs.Spec.Replicas
 			c.sets = append(c.sets, rs)
 		case change.Scale != nil:
 			n := change.Scale.Replicas

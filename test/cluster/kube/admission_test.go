@@ -105,11 +105,11 @@ func admits(t *testing.T, before func(client.Client)) *admitted {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	list, err := admission.Lister(config)
+	list, err := admission.NewLister(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.rollouts = &admission.Rollouts{List: list}
+	a.rollouts = &admission.Rollouts{List: list.List, Find: list.Find}
 	conversions := &conversion.Handler{Kinds: rollouts.Kinds()}
 	known := &admission.Known{Client: c, Obstacle: func(ctx context.Context) (string, error) { return release.Obstacle(ctx, c) }, Logger: logger(t)}
 	workloads := &admission.Workloads{Rollouts: known.Rollouts}
