@@ -12,9 +12,11 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -266,6 +268,36 @@ func TestRolloutsAreJudgedBeforeTheyAreStored(t *testing.T) {
 		t.Errorf("warnings %q", w)
 	}
 	refused(t, "an edit", a.client.Patch(ctx, web, merge(`{"spec":{"workloadRef":{"kind":"Pod"}}}`)), "Pod.apps")
+
+	// Labels of extra pods, by what selects them now.
+	extra := rolloutOf(ns, "extra", "extra", "replicas: 1")
+	label := func(key string) *unstructured.Unstructured {
+		r := extra.DeepCopy()
+		set(t, r, true, "spec", "strategy", "canary", "enableExtraWorkloadForCanary")
+		set(t, r, "canary", "spec", "strategy", "canary", "patchPodTemplateMetadata", "labels", key)
+		return r
+	}
+	ok("a label that nothing selects by yet", a.client.Create(ctx, label("app"), client.DryRunAll))
+	by := map[string]string{"app": "extra"}
+	create(t, &appsv1.Deployment{ObjectMeta: named(ns, "extra"), Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: by}, Template: corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "extra", "track": "stable"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}},
+	}}})
+	create(t, &corev1.Service{ObjectMeta: named(ns, "extra"), Spec: corev1.ServiceSpec{Selector: map[string]string{"track": "stable"}, Ports: []corev1.ServicePort{{Port: 80}}}})
+	refused(t, "a label that the Deployment selects by", a.client.Create(ctx, label("app")), "patchPodTemplateMetadata.labels[app]: Forbidden: Deployment extra selects pods by app=extra, so those with app=canary would not be its own: use another label")
+	refused(t, "a label that the Service selects by", a.client.Create(ctx, label("track")), "patchPodTemplateMetadata.labels[track]: Forbidden: Service extra selects pods by track=stable, so neither it nor the canary's Service would have those with track=canary", "remove this one from the selector")
+	refused(t, "the label of revisions", a.client.Create(ctx, label("pod-template-hash")), "labels[pod-template-hash]: Forbidden: tells the versions of the workload apart")
+	ok("another label", a.client.Create(ctx, label("version")))
+	if w := a.take(); len(w) > 0 {
+		t.Errorf("warnings %q", w)
+	}
+	unused := label("app")
+	set(t, unused, false, "spec", "strategy", "canary", "enableExtraWorkloadForCanary")
+	unused.SetName("unused")
+	set(t, unused, "unused", "spec", "workloadRef", "name")
+	ok("labels without extra pods", a.client.Create(ctx, unused, client.DryRunAll))
+	if w := a.take(); len(w) != 1 || !strings.Contains(w[0], "has no effect") || !strings.Contains(w[0], "(WR915)") {
+		t.Errorf("warnings %q", w)
+	}
 
 	// A release is under way.
 	ok("a status", a.client.Status().Patch(ctx, web, merge(`{"status":{"phase":"Progressing","currentStepIndex":1,"currentStepState":"StepUpgrade"}}`)))
