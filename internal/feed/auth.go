@@ -29,6 +29,18 @@ const (
 // identify returns the proxy at the other end of a stream; call ended when the stream is over. Its error does not tell
 // the proxy why a token is not valid.
 func (s *Server) identify(ctx context.Context) (owner model.Owner, proxy string, ended func(), err error) {
+	ended, err = s.letIn(ctx, "rejecting a proxy's stream", "missing token, or not the token of a proxy of this control plane", func(ctx context.Context, token string) (err error) {
+		if owner, proxy, err = s.Authenticate(ctx, token); err == nil && (owner == "" || proxy == "") {
+			return errors.New("the token belongs to no proxy")
+		}
+		return err
+	})
+	return owner, proxy, ended, err
+}
+
+// letIn has the token of a stream judged, and lets its connection in if it is good; call ended when the stream is over. To
+// the peer, all refusals of tokens are one answer.
+func (s *Server) letIn(ctx context.Context, told, answer string, judge func(ctx context.Context, token string) error) (ended func(), err error) {
 	from := ""
 	if p, ok := peer.FromContext(ctx); ok {
 		from = p.Addr.String()
@@ -37,7 +49,7 @@ func (s *Server) identify(ctx context.Context) (owner model.Owner, proxy string,
 	if v != nil {
 		v.arrived()
 	}
-	owner, proxy, err = s.authenticate(ctx, v)
+	err = s.authenticate(ctx, v, judge)
 	if err == nil && v != nil {
 		if err = v.prove(); err != nil {
 			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -45,49 +57,47 @@ func (s *Server) identify(ctx context.Context) (owner model.Owner, proxy string,
 	}
 	switch {
 	case err == nil && v != nil:
-		return owner, proxy, v.ended, nil
+		return v.ended, nil
 	case err == nil:
-		return owner, proxy, func() {}, nil
+		return func() {}, nil
 	case v != nil:
 		v.refuse()
 	}
 	s.counts.refused.Add(1)
-	s.refused.Log(s.Logger, slog.LevelWarn, "", "rejecting a proxy's stream", "from", from, "error", printable(err.Error(), maxError))
+	s.refused.Log(s.Logger, slog.LevelWarn, "", told, "from", from, "error", printable(err.Error(), maxError))
 	if errors.Is(err, ErrUnavailable) {
-		return "", "", nil, status.Error(codes.Unavailable, ErrUnavailable.Error())
+		return nil, status.Error(codes.Unavailable, ErrUnavailable.Error())
 	}
-	return "", "", nil, status.Error(codes.Unauthenticated, "missing token, or not the token of a proxy of this control plane")
+	return nil, status.Error(codes.Unauthenticated, answer)
 }
 
-func (s *Server) authenticate(ctx context.Context, v *visitor) (owner model.Owner, proxy string, err error) {
+// authenticate has the token of a stream judged, within bounds of its own. Its error never holds the token.
+func (s *Server) authenticate(ctx context.Context, v *visitor, judge func(ctx context.Context, token string) error) error {
 	md, _ := metadata.FromIncomingContext(ctx)
 	values := md.Get(authorization)
 	if len(values) != 1 {
-		return "", "", fmt.Errorf("want one token, not %d", len(values))
+		return fmt.Errorf("want one token, not %d", len(values))
 	}
 	token, ok := strings.CutPrefix(values[0], bearer)
 	if !ok || token == "" || len(token) > maxToken {
-		return "", "", errors.New("malformed token")
+		return errors.New("malformed token")
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	done, err := s.check(ctx, v)
 	if err != nil {
-		return "", "", fmt.Errorf("%w: too many token checks in progress", ErrUnavailable)
+		return fmt.Errorf("%w: too many token checks in progress", ErrUnavailable)
 	}
 	defer done()
-	owner, proxy, err = s.Authenticate(ctx, token)
-	switch {
-	case err != nil:
-		text := strings.ReplaceAll(err.Error(), token, "[redacted]")
-		if errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-			return "", "", fmt.Errorf("%w: %s", ErrUnavailable, text)
-		}
-		return "", "", errors.New(text)
-	case owner == "" || proxy == "":
-		return "", "", errors.New("the token belongs to no proxy")
+	err = judge(ctx, token)
+	if err == nil {
+		return nil
 	}
-	return owner, proxy, nil
+	text := strings.ReplaceAll(err.Error(), token, "[redacted]")
+	if errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %s", ErrUnavailable, text)
+	}
+	return errors.New(text)
 }
 
 // tokenFile is a bearer token that is read from a file for each stream.

@@ -59,6 +59,10 @@ type Server struct {
 	Taps func(s *Stream, owner model.Owner, proxy string) error
 	// Replicas, if set besides Taps, lets other replicas of the control plane in.
 	Replicas *Replicas
+	// Sign, if set, lets pods have identities signed. For the holder of a token it returns what answers a request, which
+	// is called once, with its answer. It is called for each request, with a deadline, and its errors are as those of
+	// Authenticate; what it returns fails for a request that is not valid.
+	Sign func(ctx context.Context, token string) (answer func(request []byte) ([]byte, error), err error)
 	// Logger, if set, logs proxies that come and go, and their refusals.
 	Logger *slog.Logger
 
@@ -209,6 +213,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	discovery.RegisterAggregatedDiscoveryServiceServer(server, v)
 	if s.Taps != nil {
 		server.RegisterService(besides(), v)
+	}
+	if s.Sign != nil {
+		server.RegisterService(identities(), v)
 	}
 	stopped := make(chan struct{})
 	go func() {
