@@ -79,7 +79,7 @@ var importTable = map[string][]string{
 	"internal/kube/admission":  {"internal/dialect/rollouts", "internal/kube", "internal/kube/edit", "internal/resource", "internal/rollout", "internal/rollout/workload", "internal/visible", "api/rollouts"},
 	"internal/kube/webhook":    {},
 	"internal/kube/infra":      {"internal/resource", "internal/loglimit", "internal/model", "internal/telemetry", "internal/tracing"},
-	"internal/kube/replica":    {"internal/feed", "internal/identity", "internal/model"},
+	"internal/kube/replica":    {"internal/feed", "internal/identity", "internal/identity/claim", "internal/identity/workload", "internal/model"},
 	"internal/kube/scrape":     {"internal/metrics/embedded", "internal/model", "internal/reach", "internal/resource", "internal/telemetry", "internal/workload"},
 	"internal/kube/inspect": {
 		"internal/kube", "internal/kube/access", "internal/kube/infra", "internal/kube/replica", "internal/dialect/roles", "internal/feed", "internal/resource", "internal/model",
@@ -148,6 +148,7 @@ var importTable = map[string][]string{
 	"internal/dialect/access":           {"internal/dialect/routegroup", "internal/identity/spiffe", "internal/workload", "internal/resource", "internal/model", "api/access", "api/specs", "deploy/crds"},
 	"internal/dialect/sidecar":          {"internal/identity/spiffe", "internal/workload", "internal/resource", "internal/model"},
 	"internal/identity/folder":          {"internal/identity", "internal/identity/claim", "internal/identity/spiffe"},
+	"internal/identity/workload":        {"internal/identity", "internal/identity/claim", "internal/identity/spiffe", "internal/loglimit"},
 	"internal/dialect/roles":            {"internal/resource", "internal/model", "api/metrics"},
 	"internal/dialect/rollouts":         {"internal/resource", "internal/model", "internal/rollout", "api/convert", "api/rollouts", "deploy/crds"},
 	"internal/rollout":                  {"api/rollouts"},

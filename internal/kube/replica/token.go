@@ -18,6 +18,9 @@ import (
 // podNameKey is the key of a token's extra information under which the API server names the pod that it was made for.
 const podNameKey = "authentication.kubernetes.io/pod-name"
 
+// podUIDKey is that of the pod's UID.
+const podUIDKey = "authentication.kubernetes.io/pod-uid"
+
 // Bounds of Tokens.
 const (
 	tokenMemory   = 30 * time.Second // for how long a review's answer is believed
@@ -46,6 +49,7 @@ type Tokens struct {
 
 type review struct {
 	namespace, serviceAccount, pod string
+	uid                            string // of the pod
 	expires                        time.Time
 }
 
@@ -107,15 +111,20 @@ func (t *Tokens) review(ctx context.Context, token string) (review, error) {
 	case <-ctx.Done():
 		return review{}, fmt.Errorf("review of a token: %w", ctx.Err())
 	}
-	r := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{t.Audience}}}
-	if err := t.Client.Create(ctx, r); err != nil {
+	return reviewed(ctx, t.Client, t.Audience, token)
+}
+
+// reviewed has the API server say whose a token is. The error is ErrToken if it is not one that was made for a pod.
+func reviewed(ctx context.Context, c client.Writer, audience, token string) (review, error) {
+	r := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{audience}}}
+	if err := c.Create(ctx, r); err != nil {
 		return review{}, fmt.Errorf("review of a token: %w", err)
 	}
 	switch s := r.Status; {
 	case !s.Authenticated:
 		return review{}, fmt.Errorf("%w: %s", ErrToken, s.Error)
-	case !slices.Contains(s.Audiences, t.Audience):
-		return review{}, fmt.Errorf("%w: it is for %s, not %s", ErrToken, strings.Join(s.Audiences, ", "), t.Audience)
+	case !slices.Contains(s.Audiences, audience):
+		return review{}, fmt.Errorf("%w: it is for %s, not %s", ErrToken, strings.Join(s.Audiences, ", "), audience)
 	}
 	account, ok := strings.CutPrefix(r.Status.User.Username, "system:serviceaccount:")
 	namespace, name, split := strings.Cut(account, ":")
@@ -126,5 +135,9 @@ func (t *Tokens) review(ctx context.Context, token string) (review, error) {
 	if len(pods) != 1 {
 		return review{}, fmt.Errorf("%w: it was not made for a pod", ErrToken)
 	}
-	return review{namespace: namespace, serviceAccount: name, pod: pods[0]}, nil
+	out := review{namespace: namespace, serviceAccount: name, pod: pods[0]}
+	if uids := r.Status.User.Extra[podUIDKey]; len(uids) == 1 {
+		out.uid = uids[0]
+	}
+	return out, nil
 }
