@@ -160,8 +160,10 @@ func TestAControllerThatIsKilledGoesOn(t *testing.T) {
 			w.release("v2")
 			w.until(rollouts.PhaseProgressing, 1)
 			w.approve()
-			w.until(rollouts.PhaseProgressing, 2)
-			w.approve()
+			if k.name != "blue-green" { // whose last step has all pods, so that nothing is left to approve
+				w.until(rollouts.PhaseProgressing, 2)
+				w.approve()
+			}
 			w.until(rollouts.PhaseHealthy, 0)
 			w.same(before, "v2")
 
