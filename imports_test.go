@@ -97,7 +97,7 @@ var importTable = map[string][]string{
 		"internal/control", "internal/dialect", "internal/dialect/gateway", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/kube",
 		"internal/kube/access", "internal/kube/admission", "internal/kube/aggregated", "internal/kube/conversion", "internal/kube/infra", "internal/kube/release", "internal/kube/replica", "internal/kube/scrape", "internal/kube/webhook",
 		"internal/rollout", "internal/rollout/provider", "internal/metrics", "internal/metrics/embedded", "internal/metrics/prometheus", "internal/metrics/rest", "internal/metrics/schema", "internal/model", "internal/process", "internal/reach", "internal/resource", "internal/tapping",
-		"internal/task", "internal/telemetry", "api/metrics",
+		"internal/task", "internal/telemetry", "api/metrics", "api/rollouts",
 	},
 	"internal/curl":               {"internal/model"},
 	"internal/openapi":            {"internal/model", "internal/visible", "api/access"},

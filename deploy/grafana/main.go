@@ -23,7 +23,7 @@ func main() {
 }
 
 // boards are all there are, in the order in which they link to each other.
-func boards() []board { return []board{overview(), route(), workload(), mesh()} }
+func boards() []board { return []board{overview(), route(), workload(), mesh(), rollouts()} }
 
 func run(dir string, check bool) error {
 	for _, b := range boards() {

@@ -102,7 +102,7 @@ func queries(t *testing.T) map[string]string {
 		}
 	}
 	boards, err := filepath.Glob("../grafana/*.json")
-	if err != nil || len(boards) != 4 {
+	if err != nil || len(boards) != 5 {
 		t.Fatalf("%d boards, %v", len(boards), err)
 	}
 	for _, file := range boards {

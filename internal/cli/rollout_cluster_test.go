@@ -248,7 +248,10 @@ func (s *rolloutServer) weir(args string) result {
 func TestRolloutsOfAClusterAreShownWithTheirPods(t *testing.T) {
 	t.Parallel()
 	s := newRolloutServer(t)
-	s.weir("list").want(t, 0, "shop", "web", "‖ Paused", "1/2", "20 %", "aaa to bbb", "!api")
+	s.weir("list").want(t, 0, "shop", "web", "‖ Paused", "1/2", "20 %", "20.0 %", "aaa to bbb", "!api")
+	s.set(func() { s.refused["GET /apis/apps/v1/namespaces/shop/deployments/web"] = true })
+	s.weir("list").want(t, 0, "web", "‖ Paused", "20 %", "!20.0 %")
+	s.set(func() { clear(s.refused) })
 	s.weir("list -A").want(t, 0, "api", "◌ Initial", "web")
 	s.weir("list --context bare").want(t, 0, "There are no Rollouts in the namespace default.")
 	s.weir("list -A -n shop").want(t, 2, "stderr:give one of them")

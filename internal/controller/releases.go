@@ -83,7 +83,7 @@ func (c *controlPlane) proxied(objects []*unstructured.Unstructured) (ok bool, a
 }
 
 // counted counts requests by Traffic Metrics; nil if no proxy here serves the objects.
-func (c *controlPlane) counted(ctx context.Context, count release.Count) *rollout.Shared {
+func (c *controlPlane) counted(ctx context.Context, count release.Count) (*rollout.Shared, error) {
 	gateways := map[model.Owner]bool{}
 	routes := map[string]bool{}
 	split := false
@@ -93,12 +93,12 @@ func (c *controlPlane) counted(ctx context.Context, count release.Count) *rollou
 		split = split || u.GetKind() == "TrafficSplit"
 	}
 	if len(count.Objects) == 0 || !c.serves(gateways) {
-		return nil
+		return nil, nil
 	}
 	// A reading that is up to half an interval off begins after the step.
 	window := min(time.Since(count.Since)-countLead, countMost)
 	if window < countLeast {
-		return &rollout.Shared{}
+		return &rollout.Shared{}, nil
 	}
 	q := metrics.Question{Window: window, With: make([]telemetry.Side, len(count.Pods))}
 	for i, pod := range count.Pods {
@@ -106,10 +106,10 @@ func (c *controlPlane) counted(ctx context.Context, count release.Count) *rollou
 	}
 	answer, err := c.traffic.store.Ask(ctx, q)
 	if err != nil {
-		return &rollout.Shared{Unknown: err.Error()}
+		return nil, err
 	}
 	if answer.Time.Add(-answer.Window).Before(count.Since) {
-		return &rollout.Shared{Unknown: "what proxies reported begins before the step"}
+		return &rollout.Shared{Unknown: "what proxies reported begins before the step"}, nil
 	}
 	s := &rollout.Shared{Window: answer.Window}
 	for _, t := range answer.Traffic {
@@ -123,7 +123,7 @@ func (c *controlPlane) counted(ctx context.Context, count release.Count) *rollou
 			s.Canary += t.Success + t.Failure
 		}
 	}
-	return s
+	return s, nil
 }
 
 // serves reports whether there are proxies of one of these Gateways; of any if there are none.

@@ -54,9 +54,13 @@ func TestRequestsOfAStepAreCounted(t *testing.T) {
 	accounts := map[string]model.Owner{"a": model.GatewayOwner("shop", "edge")}
 	c.accounts.Store(&accounts)
 	ask := func(since time.Duration, objects ...*unstructured.Unstructured) *rollout.Shared {
-		return c.counted(t.Context(), release.Count{
+		shared, err := c.counted(t.Context(), release.Count{
 			Namespace: "shop", Stable: "web", Canary: "web-canary", Objects: objects, Pods: []string{"web-1", "web-2"}, Since: now.Add(-since),
 		})
+		if err != store.err || err != nil && shared != nil {
+			t.Errorf("%+v, %v", shared, err)
+		}
+		return shared
 	}
 	route := routing("HTTPRoute", "web", map[string]any{"name": "edge"})
 	if got, want := ask(20*time.Second, route), (&rollout.Shared{Stable: 80, Canary: 20, Window: 15 * time.Second}); !reflect.DeepEqual(got, want) {
@@ -90,9 +94,8 @@ func TestRequestsOfAStepAreCounted(t *testing.T) {
 		t.Errorf("an answer from before the step: %+v", got)
 	}
 	store.err = errors.New("no proxy")
-	if got := ask(time.Minute, route); got == nil || got.Unknown != "no proxy" {
-		t.Errorf("no answer: %+v", got)
-	}
+	ask(time.Minute, route)
+	store.err = nil
 	c.accounts.Store(&map[string]model.Owner{})
 	if got := ask(time.Minute, routing("TrafficSplit", "web")); got != nil {
 		t.Errorf("no proxies: %+v", got)

@@ -30,6 +30,7 @@ func Decide(f Facts) Outcome {
 	d.out.Finalizer = true
 	d.status = &d.out.Status
 	d.status.ObservedGeneration = f.Rollout.Generation
+	d.approved()
 	d.phase()
 	if rel := d.status.Release(); rel != nil {
 		d.status.CurrentStepIndex, d.status.CurrentStepState = rel.CurrentStepIndex, rel.CurrentStepState
@@ -37,6 +38,17 @@ func Decide(f Facts) Outcome {
 		d.status.CurrentStepIndex, d.status.CurrentStepState = 0, ""
 	}
 	return d.out
+}
+
+// approved takes an approval for one that somebody wrote into the status itself alone, which repeats that of the release.
+func (d *decision) approved() {
+	rel := d.status.Release()
+	if rel == nil || d.status.CurrentStepState != rollouts.StepReady || d.status.CurrentStepIndex != rel.CurrentStepIndex {
+		return
+	}
+	if rel.CurrentStepState == rollouts.StepPaused || rel.CurrentStepState == rollouts.StepMetricsAnalysis {
+		rel.CurrentStepState = rollouts.StepReady
+	}
 }
 
 type decision struct {

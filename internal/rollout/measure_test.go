@@ -116,3 +116,20 @@ func TestASharesToleranceIsThatOfItsRequests(t *testing.T) {
 		t.Error("all and nothing have half a percent of tolerance")
 	}
 }
+
+// TestAnApprovalMayStandInOnePlace: people patch the status of the release, as OpenKruise's plugin does, or the one above that repeats it.
+func TestAnApprovalMayStandInOnePlace(t *testing.T) {
+	w := newWorld(t, canaryRollout(false, "20%;20", "30%;30", "40%;40"))
+	w.must("healthy", w.phase(rollouts.PhaseHealthy))
+	w.release("v2")
+	w.must("step 1 waits", w.waits(1))
+	w.rollout.Status.CurrentStepState = rollouts.StepReady
+	w.must("step 2 waits", w.waits(2))
+	w.rollout.Status.CanaryStatus.CurrentStepState = rollouts.StepReady
+	w.must("step 3 waits", w.waits(3))
+	w.rollout.Status.CurrentStepState, w.rollout.Status.CurrentStepIndex = rollouts.StepReady, 2 // an approval of another step
+	w.run(50, func() bool { return false })
+	if s := w.rollout.Status; s.CanaryStatus.CurrentStepIndex != 3 || s.CurrentStepState != rollouts.StepPaused || s.CurrentStepIndex != 3 {
+		t.Errorf("the status is %s", asText(s))
+	}
+}

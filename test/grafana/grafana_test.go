@@ -15,7 +15,7 @@ import (
 func TestBoardsAreOfGrafanasModel(t *testing.T) {
 	plugins.RegisterDefaultPlugins()
 	files, err := filepath.Glob("../../deploy/grafana/*.json")
-	if err != nil || len(files) != 4 {
+	if err != nil || len(files) != 5 {
 		t.Fatalf("%d boards, %v", len(files), err)
 	}
 	for _, file := range files {

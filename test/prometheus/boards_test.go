@@ -129,7 +129,7 @@ func TestBoardsAndRulesHaveData(t *testing.T) {
 	}
 	m, base := startBoards(t)
 	files, err := filepath.Glob(grafana + "*.json")
-	if err != nil || len(files) != 4 {
+	if err != nil || len(files) != 5 {
 		t.Fatalf("%d boards, %v", len(files), err)
 	}
 	for _, file := range files {
@@ -163,7 +163,7 @@ func TestBoardsAndRulesHaveData(t *testing.T) {
 
 // variables asks for the values of a board's variables, and returns what puts them into a query.
 func (b *board) variables(t *testing.T, base string) func(string) string {
-	values := []string{"$__rate_interval", "15s"}
+	values := []string{"$__rate_interval", "15s", "$__range", "1m"}
 	for _, v := range b.Templating.List {
 		if v.Type != "query" {
 			continue

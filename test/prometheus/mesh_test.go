@@ -267,6 +267,42 @@ func (m *mesh) controller(dir string) {
 	weirtest.Start(m.t, "controller", "--log-format", "json", "--kubeconfig", config, "--proxy-image", "weir:1", "--name", "a", "--admin", admin,
 		"--feed-address", "127.0.0.1:0", "--conversion-address", "127.0.0.1:0", "--drain-delay", "0s")
 	m.targets = append(m.targets, pod(admin, "weir-system", "weir-controller-0", "controller", ""))
+	m.releases()
+}
+
+// releases stands for a controller that carries Rollouts out, which needs an API server that has some. Tests of
+// deploy/prometheus hold that these are the metrics and labels that docs/metrics.md has, and one of internal/controller that
+// they are told so.
+func (m *mesh) releases() {
+	began := time.Now()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		now := time.Since(began).Seconds()
+		fmt.Fprintf(w, `# TYPE weir_controller_rollouts gauge
+weir_controller_rollouts 2
+weir_controller_rollouts_unshown 0
+weir_controller_rollout_phase{rollout="shop/web"} 2
+weir_controller_rollout_phase{rollout="shop/cart"} 1
+weir_controller_rollout_step{rollout="shop/web"} 2
+weir_controller_rollout_step{rollout="shop/cart"} 0
+weir_controller_rollout_steps{rollout="shop/web"} 3
+weir_controller_rollout_steps{rollout="shop/cart"} 2
+weir_controller_rollout_step_age_seconds{rollout="shop/web"} %v
+weir_controller_rollout_set_ratio{rollout="shop/web"} 0.2
+weir_controller_rollout_measured_ratio{rollout="shop/web"} 0.199
+`, now)
+		for _, t := range []string{"begun", "replaced", "step_reached", "completed", "rolled_back", "aborted", "stopped"} {
+			fmt.Fprintf(w, "weir_controller_rollout_transitions_total{transition=%q} %v\n", t, int(now))
+		}
+		for _, of := range []string{"release", "measurement"} {
+			fmt.Fprintf(w, "weir_controller_rollout_errors_total{of=%q} %v\n", of, int(now))
+		}
+	}))
+	m.t.Cleanup(s.Close)
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.targets = append(m.targets, pod(u.Host, "weir-system", "weir-controller-1", "controller", ""))
 }
 
 // call makes requests of each kind until ctx ends.

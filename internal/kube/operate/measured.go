@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/api/metrics"
+	"github.com/weirmesh/weir/api/rollouts"
 	"github.com/weirmesh/weir/internal/rollout/view"
 )
 
@@ -19,6 +20,35 @@ const (
 	maxMetrics = 16 << 20
 	window     = "30s"
 )
+
+const (
+	// listTime bounds all questions what was measured of the Rollouts of a list, and listMost how many of them are asked about.
+	listTime = 5 * time.Second
+	listMost = 50
+)
+
+// measure says of releases, by namespace/name, what was measured of them. What cannot be read is left out.
+func (c *Cluster) measure(ctx context.Context, all []view.Rollout, releases map[string]*rollouts.Rollout) {
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	n := 0
+	for i := range all {
+		r := releases[all[i].Namespace+"/"+all[i].Name]
+		if r == nil {
+			continue
+		}
+		if n++; n > listMost || ctx.Err() != nil {
+			return
+		}
+		s := &seen{r: r}
+		if c.workload(ctx, s) != nil || s.object == nil {
+			continue
+		}
+		v := view.Cluster(r)
+		s.versions(&v)
+		all[i].Measured = c.measured(ctx, s, &v)
+	}
+}
 
 // measured is how many requests the pods of both versions got lately, by Traffic Metrics; nil if the cluster has none, or
 // the user may not read them.

@@ -17,11 +17,13 @@ import (
 	"github.com/weirmesh/weir/internal/rollout/view"
 )
 
-// List reads the Rollouts of a namespace, or of all if it is empty, by namespace and name.
+// List reads the Rollouts of a namespace, or of all if it is empty, by namespace and name, with what was measured of releases
+// that are under way.
 func (c *Cluster) List(ctx context.Context, namespace string) (view.List, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(rolloutKind.GroupVersion().WithKind("RolloutList"))
 	all := view.List{Rollouts: []view.Rollout{}}
+	under := map[string]*rollouts.Rollout{} // releases
 	err := c.list(ctx, list, func() int {
 		for i := range list.Items {
 			r, errs := rollouts.Read(rolloutKind.Version, list.Items[i].Object)
@@ -30,6 +32,9 @@ func (c *Cluster) List(ctx context.Context, namespace string) (view.List, error)
 				continue
 			}
 			all.Rollouts = append(all.Rollouts, view.Cluster(r))
+			if v := &all.Rollouts[len(all.Rollouts)-1]; v.Routing != nil && !v.Pending {
+				under[v.Namespace+"/"+v.Name] = r
+			}
 		}
 		return len(list.Items)
 	}, client.InNamespace(namespace))
@@ -42,6 +47,7 @@ func (c *Cluster) List(ctx context.Context, namespace string) (view.List, error)
 	slices.SortFunc(all.Rollouts, func(a, b view.Rollout) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
+	c.measure(ctx, all.Rollouts, under)
 	return all, nil
 }
 

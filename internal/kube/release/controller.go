@@ -45,18 +45,20 @@ type Controller struct {
 	// Proxied reports whether proxies route by objects as they are, and otherwise what is awaited. If it is nil, the grace
 	// period of a Rollout is all that proxies get.
 	Proxied func(objects []*unstructured.Unstructured) (ok bool, awaited string)
-	// Counted counts the requests of a step that is in force; it is nil, or returns nil, if nobody counts them.
-	Counted func(ctx context.Context, c Count) *rollout.Shared
+	// Counted counts the requests of a step that is in force; it is nil, or returns nil, if nobody counts them. What its
+	// error says stays in the log: it may have addresses that are nobody's business.
+	Counted func(ctx context.Context, c Count) (*rollout.Shared, error)
 	// Instance is the name of this process in Events.
 	Instance string
 	Logger   *slog.Logger
 
-	objects  cluster
-	queue    workqueue.TypedRateLimitingInterface[types.NamespacedName]
-	events   *events
-	failures loglimit.Limiter
+	objects              cluster
+	queue                workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	events               *events
+	failures, unmeasured loglimit.Limiter
 
-	mu sync.Mutex
+	mu    sync.Mutex
+	stats stats
 	// uses are the Rollouts that an object concerns, used the objects that concern a Rollout.
 	uses map[object]map[types.NamespacedName]bool
 	used map[types.NamespacedName][]object
@@ -155,6 +157,7 @@ func (c *Controller) carry(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.forget()
+	defer c.stop()
 	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryLeast, retryMost))
 	objects, err := edit.New(c.Client, c.Namespaces, c.changed)
 	if err != nil {
@@ -204,6 +207,7 @@ func (c *Controller) forget() {
 	defer c.mu.Unlock()
 	c.uses, c.used, c.waiting = map[object]map[types.NamespacedName]bool{}, map[types.NamespacedName][]object{}, map[types.NamespacedName]bool{}
 	c.told = map[types.NamespacedName]time.Time{}
+	c.stats.begin()
 }
 
 // changed puts the Rollouts that an object concerns into the queue.
@@ -259,6 +263,7 @@ func (c *Controller) concern(r types.NamespacedName, objects []object) {
 	}
 	if delete(c.used, r); len(objects) == 0 {
 		delete(c.told, r)
+		c.stats.gone(r)
 		return
 	}
 	c.used[r] = objects
@@ -282,6 +287,7 @@ func (c *Controller) work(ctx context.Context) {
 		case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err): // somebody else was faster: what he wrote is on its way
 			c.queue.AddAfter(name, retryLeast)
 		case err != nil:
+			c.failed()
 			c.failures.Log(c.Logger, slog.LevelWarn, "", "a Rollout could not be carried on; trying again", "rollout", name.String(), "error", err)
 			c.queue.AddRateLimited(name)
 		default:

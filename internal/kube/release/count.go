@@ -2,6 +2,7 @@ package release
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -54,7 +55,17 @@ func (t *turn) count(ctx context.Context) (*rollout.Shared, error) {
 			}
 		}
 	}
-	return t.Counted(ctx, c), nil
+	shared, err := t.Counted(ctx, c)
+	if err != nil && ctx.Err() == nil {
+		t.unmeasured.Log(t.Logger, slog.LevelWarn, "", "it could not be measured how requests are shared out; trying again", "rollout", t.name.String(), "error", err)
+		t.mu.Lock()
+		t.stats.unmeasured++
+		t.mu.Unlock()
+	}
+	if err != nil {
+		shared = &rollout.Shared{Unknown: "Traffic Metrics cannot be read, and the log of Weir's controller says why"}
+	}
+	return shared, nil
 }
 
 // sticks reports whether a route keeps users with a version, so that shares are of users and not of requests.

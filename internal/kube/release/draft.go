@@ -20,6 +20,8 @@ type draft struct {
 	stored  rollouts.Status
 	status  rollouts.Status
 	events  []rollout.Event
+	// passed are the transitions from stored to status.
+	passed []Transition
 }
 
 // over gives the Rollout of a turn the status of the draft, if it is still one of that Rollout.
@@ -34,8 +36,10 @@ func (d *draft) over(t *turn) {
 // add notes what was decided in a turn.
 func (d *draft) add(t *turn, status rollouts.Status, events ...rollout.Event) {
 	if d.version == "" {
-		*d = draft{version: t.live.GetResourceVersion(), stored: t.r.Status}
+		*d = draft{version: t.live.GetResourceVersion(), stored: t.r.Status, status: t.r.Status}
 	}
+	stays := t.w != nil && t.w.Update != t.w.Stable
+	d.passed = append(d.passed, passed(&d.status, &status, stays)...)
 	d.status, d.events = status, append(d.events, events...)
 }
 
@@ -83,6 +87,7 @@ func (t *turn) store(ctx context.Context) error {
 		t.told[t.name] = time.Now()
 		t.mu.Unlock()
 	}
+	t.pass(t.draft.passed)
 	for _, e := range t.draft.events {
 		t.events.tell(t.live, e)
 	}

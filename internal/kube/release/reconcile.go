@@ -78,6 +78,9 @@ func (t *turn) run(ctx context.Context) (on bool, wait time.Duration, err error)
 		return false, 0, nil
 	}
 	if !t.read() {
+		t.mu.Lock()
+		t.stats.gone(t.name)
+		t.mu.Unlock()
 		return t.invalid(ctx)
 	}
 	t.draft.over(t)
@@ -94,6 +97,7 @@ func (t *turn) run(ctx context.Context) (on bool, wait time.Duration, err error)
 	}
 	now := time.Now()
 	out := rollout.Decide(rollout.Facts{Rollout: t.r, Workload: t.w, Traffic: *traffic, Now: now})
+	t.stands(&out.Status, traffic, now)
 	on, untold, err := t.carryOut(ctx, &out)
 	if err == errLater {
 		return false, later, nil
