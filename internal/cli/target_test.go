@@ -153,3 +153,51 @@ func TestManifestsForAClusterAreReadAsTheControllerWould(t *testing.T) {
 	}
 	weir("", "diff", filepath.Join(dir, "old"), filepath.Join(dir, "new")).want(t, 1, "  at shop/other\n", "404", "!at shop/edge")
 }
+
+// TestMigrationExamplesPassForACluster holds that what docs/coming-from.md shows is met without a warning, and that requests go where the page
+// says: by weights exactly, and by a cookie to the canary.
+func TestMigrationExamplesPassForACluster(t *testing.T) {
+	text, err := os.ReadFile("../../docs/coming-from.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []string
+	for _, block := range strings.Split(string(text), "```yaml\n")[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		weir(block, "check", "--target", "cluster", "--fail-on", "warning", "-").want(t, 0, "object")
+		blocks = append(blocks, block)
+	}
+	if len(blocks) != 3 {
+		t.Fatalf("the page has %d examples", len(blocks))
+	}
+	explain := func(route string, args ...string) result {
+		objects := strings.Join([]string{migrationEdge, route}, "---\n")
+		return weir(objects, append([]string{"explain", "--target", "cluster", "-", "--", "http://shop.example/"}, args...)...)
+	}
+	explain(blocks[1]).want(t, 0, "80 %", "shop/shop-stable:80", "20 %", "shop/shop-canary:80")
+	explain(blocks[2]).want(t, 0, "90 %", "shop/shop-primary:80", "10 %", "shop/shop-canary:80")
+	explain(blocks[2], "-H", "Cookie: theme=dark; canary=x1y2").want(t, 0, "100 %", "shop/shop-canary:80", "!shop-primary")
+}
+
+// migrationEdge is the Gateway and the Services of the page's routes.
+const migrationEdge = `
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: shop}
+spec: {gatewayClassName: weir, listeners: [{name: http, port: 80, protocol: HTTP}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: shop-stable, namespace: shop}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: shop-primary, namespace: shop}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: shop-canary, namespace: shop}
+spec: {ports: [{port: 80}]}
+`
