@@ -160,19 +160,24 @@ func installed(t *testing.T, file string) (roles []role) {
 
 // TestTheRolesAreWhatIsUsed holds the roles that are installed to the lists, verb by verb.
 func TestTheRolesAreWhatIsUsed(t *testing.T) {
-	for file, more := range map[string][]access.Verb{
-		"install.yaml": nil, "install-rollouts.yaml": slices.Concat(access.Releases(workload.Kinds, provider.All()), access.Admission()),
+	cluster := slices.Concat(access.Cluster(dialect.Kinds()), access.Traffic())
+	for file, want := range map[string]map[string][]access.Verb{
+		"install.yaml": {"ClusterRole weir-controller": cluster, "Role weir-controller": access.Own()},
+		"install-rollouts.yaml": {
+			"ClusterRole weir-controller": slices.Concat(cluster, access.Releases(workload.Kinds, provider.All()), access.Admission()), "Role weir-controller": access.Own(),
+			"ClusterRole " + access.RolloutsViewer: access.View(), "ClusterRole " + access.RolloutsEditor: access.Edit(),
+		},
 	} {
 		roles := installed(t, "../../../deploy/manifests/"+file)
 		for _, r := range roles {
-			if r.Kind == "ClusterRole" {
-				compare(t, file+" "+r.Kind, r.Rules, slices.Concat(access.Cluster(dialect.Kinds()), access.Traffic(), more))
-			} else {
-				compare(t, file+" "+r.Kind, r.Rules, access.Own())
+			name := r.Kind + " " + r.Name
+			if want[name] == nil {
+				t.Errorf("%s: %s is not expected", file, name)
 			}
+			compare(t, file+" "+name, r.Rules, want[name])
 		}
-		if len(roles) != 2 {
-			t.Errorf("%s: %d roles, want 2", file, len(roles))
+		if len(roles) != len(want) {
+			t.Errorf("%s: %d roles, want %d", file, len(roles), len(want))
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -23,8 +24,37 @@ func (w *world) weirAs(user string, args ...string) (code int, stdout, stderr st
 	return code, out.String(), err.String()
 }
 
-// operator has the role of docs/rollouts.md in the namespaces of tests, and nothing else; reader may only read Rollouts.
-const operator, reader = "ada", "eve"
+// operator has the role of docs/rollouts.md in the namespaces of tests, and nothing else; reader may only read Rollouts. viewer and
+// editor have Kubernetes' roles of that kind, with what the chart adds to them.
+const operator, reader, viewer, editor = "ada", "eve", "vera", "edna"
+
+// chartRoles are the roles for people that the chart has Kubernetes add to its own, by the role.
+func chartRoles(t *testing.T) map[string]*rbacv1.ClusterRole {
+	t.Helper()
+	text, err := os.ReadFile("../../../deploy/manifests/install-rollouts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	roles := map[string]*rbacv1.ClusterRole{}
+	for _, document := range strings.Split(string(text), "\n---\n") {
+		role := &rbacv1.ClusterRole{}
+		if !strings.Contains(document, "kind: ClusterRole\n") {
+			continue
+		}
+		if err := yaml.Unmarshal([]byte(document), role); err != nil {
+			t.Fatal(err)
+		}
+		for _, to := range []string{"view", "edit"} {
+			if role.Labels["rbac.authorization.k8s.io/aggregate-to-"+to] == "true" {
+				roles[to] = role
+			}
+		}
+	}
+	if len(roles) != 2 {
+		t.Fatalf("the chart has roles for %d of view and edit", len(roles))
+	}
+	return roles
+}
 
 // weir runs a command in the operator's name.
 func (w *world) weir(args ...string) (code int, stdout, stderr string) {
@@ -58,7 +88,43 @@ func (w *world) permit() {
 			w.Fatal(err)
 		}
 	}
+	own := chartRoles(w.T)
+	for _, role := range own {
+		if err := admin.Create(w.Context(), role); err != nil && !apierrors.IsAlreadyExists(err) {
+			w.Fatal(err)
+		}
+	}
+	// No controller puts the roles together here, so their parts are bound one by one.
+	for user, names := range map[string][]string{
+		viewer: {"system:aggregate-to-view", own["view"].Name}, editor: {"system:aggregate-to-view", own["view"].Name, "system:aggregate-to-edit", own["edit"].Name},
+	} {
+		for i, name := range names {
+			binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: fmt.Sprintf("%s-%d", user, i)}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+				Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: user}}}
+			if err := admin.Create(w.Context(), binding); err != nil {
+				w.Fatal(err)
+			}
+		}
+	}
 	w.shows("list", "web") // the API server has seen the roles
+}
+
+// grants has users try who have roles of Kubernetes and the chart: a viewer sees all of it and changes nothing, an editor changes it.
+func (w *world) grants() {
+	w.Helper()
+	for user, says := range map[string]string{viewer: `cannot patch resource "rollouts" in API group`, editor: ""} {
+		if code, out, err := w.weirAs(user, "get", "web"); code != 0 || !strings.Contains(out, "Step:      1/3") || strings.Contains(out, "Unread:") {
+			w.Errorf("%s: exit code %d\n%s\n%s", user, code, out, err)
+		}
+		for _, verb := range []string{"pause", "resume"} {
+			if code, out, err := w.weirAs(user, verb, "web"); (code == 0) != (says == "") || !strings.Contains(err, says) {
+				w.Errorf("%s %s: exit code %d\n%s\n%s", user, verb, code, out, err)
+			}
+		}
+	}
+	if code, out, err := w.weirAs(viewer, "promote", "web"); code != 1 || !strings.Contains(err, `cannot patch resource "rollouts/status"`) {
+		w.Errorf("exit code %d\n%s\n%s", code, out, err)
+	}
 }
 
 // does runs a command that has to succeed and say something.
@@ -139,8 +205,11 @@ func TestCommandsControlARelease(t *testing.T) {
 			w.until(rollouts.PhaseProgressing, 1)
 			w.shows("get web", "‖ Paused", "Step:      1/3", "Set:       20 %", k.revision, "Service web-canary: 1 of 1 pod ready, v2", "revision 1 (stable), Service web: 2 of 2 pods ready, v1", "Workload:  "+k.kind+" web, 3 pods", "Last events:")
 			w.forbids()
+			w.grants()
 			w.does("stays where it is", "pause", "web")
-			w.does("waits for resume", "promote", "web")
+			if code, out, err := w.weirAs(editor, "promote", "web"); code != 0 || !strings.Contains(out, "waits for resume") {
+				t.Fatalf("%d %s %s", code, out, err)
+			}
 			w.shows("get web", "‖ Paused", "The Rollout is paused.")
 			w.does("The Rollout goes on.", "resume", "web")
 			w.until(rollouts.PhaseProgressing, 2)
