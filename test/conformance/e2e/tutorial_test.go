@@ -1,0 +1,166 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// block is a fenced block of a page.
+type block struct {
+	language, text string
+	line           int
+}
+
+// blocks returns the fenced blocks of a page, in their order.
+func blocks(page string) (all []block) {
+	var in *block
+	for i, line := range strings.Split(page, "\n") {
+		switch fence, ok := strings.CutPrefix(line, "```"); {
+		case ok && in == nil:
+			in = &block{language: fence, line: i + 2}
+		case ok:
+			all, in = append(all, *in), nil
+		case in != nil:
+			in.text += line + "\n"
+		}
+	}
+	return all
+}
+
+// Whatever differs from run to run, and how it is written to be compared.
+var changing = []struct {
+	what *regexp.Regexp
+	by   string
+}{
+	{regexp.MustCompile(`-[a-f0-9]{7,10}(-[a-z0-9]{5})?\b`), "-HASH"},
+	{regexp.MustCompile(`\b\d+(\.\d+)?(ms|s|m|h|d)\b`), "AGE"},
+	{regexp.MustCompile(` +`), " "},
+}
+
+func comparable(line string) string {
+	for _, c := range changing {
+		line = c.what.ReplaceAllString(line, c.by)
+	}
+	return strings.TrimSpace(line)
+}
+
+// fits reports whether an output has the lines of a page, one after the other. A line "..." stands for any lines.
+func fits(output, page string) bool {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	skip := false
+	for _, want := range strings.Split(strings.TrimSpace(page), "\n") {
+		if want == "..." {
+			skip = true
+			continue
+		}
+		for skip && len(lines) > 0 && comparable(lines[0]) != comparable(want) {
+			lines = lines[1:]
+		}
+		if len(lines) == 0 || comparable(lines[0]) != comparable(want) {
+			return false
+		}
+		lines, skip = lines[1:], false
+	}
+	return skip || len(lines) == 0
+}
+
+func TestOutputsFitPages(t *testing.T) {
+	for _, c := range []struct {
+		output, page string
+		want         bool
+	}{
+		{"a\nb", "a\nb", true}, {"a\nb", "a", false}, {"a", "a\nb", false}, {"a\nb\nc", "a\n...", true}, {"a\nb\nc", "...\nc", true}, {"a\nb\nc", "...\nb", false},
+		{"web-85d4c64dfd-8jhzm  Running, 40s old", "web-664c5c8d8b-kq7dn Running, 3d old", true}, {" 80 v1", " 81 v1", false}, {"a", "...\nb", false}, {"", "a", false},
+	} {
+		if got := fits(c.output, c.page); got != c.want {
+			t.Errorf("%q fits %q: %t", c.output, c.page, got)
+		}
+	}
+}
+
+// TestTheTutorialOfRolloutsIsTrue follows the page word by word: files are saved as they are written, commands are run in one shell's
+// environment, and what they say is what the page says, at the latest after a while.
+func TestTheTutorialOfRolloutsIsTrue(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join(top, "docs/tutorial-rollouts.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	bin := filepath.Join(folder, "bin")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", top, "-o", filepath.Join(bin, "weir"), "./cmd/weir").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.Symlink("weir", filepath.Join(bin, "kubectl-weir")); err != nil {
+		t.Fatal(err)
+	}
+	variables := "" // what earlier commands have set
+	run := func(script string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "timeout", "150", "bash", "-euo", "pipefail", "-c", variables+script)
+		cmd.Dir = folder
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	assigns := regexp.MustCompile(`(?m)^[A-Z]+=.*$`)
+	done := 0
+	all := blocks(string(page))
+	for i, b := range all {
+		switch b.language {
+		case "yaml":
+			name, rest, _ := strings.Cut(strings.TrimPrefix(b.text, "# "), "\n")
+			if err := os.WriteFile(filepath.Join(folder, name), []byte(rest), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		case "sh":
+			done++
+			want := ""
+			if i+1 < len(all) && all[i+1].language == "output" {
+				want = all[i+1].text
+			}
+			if err := follows(run, b.text, want); err != nil {
+				t.Fatalf("docs/tutorial-rollouts.md:%d: %v", b.line, err)
+			}
+			for _, line := range assigns.FindAllString(b.text, -1) {
+				variables += line + "\n"
+			}
+		}
+	}
+	if done < 8 {
+		t.Errorf("the page has %d blocks of commands", done)
+	}
+}
+
+// follows runs a block of commands. If it is to say something, its last commands, which only look, are run until they do.
+func follows(run func(string) (string, error), script, want string) error {
+	out, err := run(script)
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	if want == "" {
+		return nil
+	}
+	var looks []string
+	lines := strings.Split(strings.TrimSpace(script), "\n")
+	for i := len(lines) - 1; i >= 0 && regexp.MustCompile(`^(curl|for i in|kubectl -n \S+ get|kubectl weir rollout (get|status))\b`).MatchString(lines[i]); i-- {
+		looks = append([]string{lines[i]}, looks...)
+	}
+	for end := time.Now().Add(patience); ; {
+		if fits(out, want) || len(looks) < len(lines) && fits(out, "...\n"+want) {
+			return nil
+		}
+		if time.Now().After(end) || len(looks) == 0 {
+			return fmt.Errorf("the page says\n%s\nand it is\n%s", want, out)
+		}
+		time.Sleep(time.Second)
+		if out, err = run(strings.Join(looks, "\n")); err != nil {
+			out = fmt.Sprintf("%s%v", out, err)
+		}
+	}
+}
