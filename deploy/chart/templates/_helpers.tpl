@@ -122,7 +122,7 @@ label away, but not that the controller has written fields of what it makes for 
 {{- define "weir.ofReleases" -}}
 request.resource.resource in ["deployments", "services"] && request.operation == "UPDATE" &&
 !(has(oldObject.metadata.labels) && "app.kubernetes.io/managed-by" in oldObject.metadata.labels && oldObject.metadata.labels["app.kubernetes.io/managed-by"] == "weir" ||
-has(oldObject.metadata.managedFields) && oldObject.metadata.managedFields.exists(m, m.manager == "weir")) ||
+has(oldObject.metadata.managedFields) && oldObject.metadata.managedFields.exists(m, m.manager == "weir" && m.operation == "Apply")) ||
 request.resource.resource == "services" && request.operation in ["CREATE", "DELETE"] &&
 [object, oldObject].exists(o, o != null && has(o.metadata.ownerReferences) && o.metadata.ownerReferences.exists(r, r.kind == "Rollout" &&
 r.apiVersion.startsWith("rollouts.kruise.io/") && has(r.controller) && r.controller))

@@ -21,6 +21,9 @@ const (
 	pause = 250 * time.Millisecond
 )
 
+// fieldOwner owns the fields that people change by commands. It is not the controller's: what that owns it takes for its own.
+const fieldOwner = client.FieldOwner("kubectl-weir")
+
 // Do carries out a command. It returns what follows, in sentences; the controller has yet to bring it about.
 func (c *Cluster) Do(ctx context.Context, namespace, name string, what command.Command) (said string, err error) {
 	away, err := c.away(ctx)
@@ -87,7 +90,7 @@ func (c *Cluster) make(ctx context.Context, s *seen, change command.Change) erro
 	into.SetNamespace(of.GetNamespace())
 	into.SetName(of.GetName())
 	if change.Of == command.Status {
-		return c.plain(c.client.Status().Patch(ctx, into, client.RawPatch(kind, text)))
+		return c.plain(c.client.Status().Patch(ctx, into, client.RawPatch(kind, text), fieldOwner))
 	}
-	return c.plain(c.client.Patch(ctx, into, client.RawPatch(kind, text)))
+	return c.plain(c.client.Patch(ctx, into, client.RawPatch(kind, text), fieldOwner))
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/weirmesh/weir/api/rollouts"
 	"github.com/weirmesh/weir/internal/cli"
+	"github.com/weirmesh/weir/internal/kube/infra"
 )
 
 // weirAs runs a command of "kubectl weir rollout" in the world's namespace in the name of a user.
@@ -182,6 +184,23 @@ func (w *world) forbids() {
 	}
 }
 
+// ownedByPeople holds that what a command changed of the workload counts as its user's: of what the field owner of Gateways' objects
+// has written the controller may change nothing else.
+func (w *world) ownedByPeople() {
+	w.Helper()
+	u, err := w.get(w.kind)
+	if err != nil {
+		w.Fatal(err)
+	}
+	var owners []string
+	for _, f := range u.GetManagedFields() {
+		owners = append(owners, f.Manager)
+	}
+	if !slices.Contains(owners, "kubectl-weir") || slices.Contains(owners, infra.FieldOwner) {
+		w.Errorf("the workload's fields belong to %v", owners)
+	}
+}
+
 // TestCommandsControlARelease pauses, promotes, aborts, retries and undoes releases by the commands of "kubectl weir rollout",
 // while Weir's controller carries them out.
 func TestCommandsControlARelease(t *testing.T) {
@@ -231,6 +250,7 @@ func TestCommandsControlARelease(t *testing.T) {
 			w.until(rollouts.PhaseProgressing, 1)
 
 			w.does(k.kind+" web has the template of revision 1", "undo", "web")
+			w.ownedByPeople()
 			w.until(rollouts.PhaseHealthy, 0)
 			w.same(before, "v1")
 
