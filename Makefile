@@ -241,8 +241,8 @@ test-cluster: setup-cluster ## Run the tests on real pods: a node's own, end to 
 	cd test/cluster && $(GO) test -count=1 -timeout 20m ./node
 	@E2EFLAGS=$(filter -test.short,$(TESTFLAGS:-short=-test.short)) scripts/conformance.sh e2e -test.short
 
-test-rollouts: setup-cluster ## Replace backends, proxies and controllers under load, 20 times each: no request may fail (root, 10 minutes, docs/draining.md).
-	@E2EALONE='ReplacingProxies|ReplacingTheOnlyProxy' E2EFLAGS=-test.run=Replacing scripts/conformance.sh e2e-only
+test-rollouts: setup-cluster ## Replace backends, proxies and controllers, and end releases in each way, under load, 20 times each: no request may fail (root, 25 minutes, docs/draining.md).
+	@E2EALONE='ReplacingProxies|ReplacingTheOnlyProxy' E2EFLAGS='-test.run=Replacing|ReleasesFailNoRequest' scripts/conformance.sh e2e-only
 
 conformance: setup-cluster ## Run the Gateway API's conformance suite on real pods, or RUN=TestName of it (docs/conformance).
 	@scripts/conformance.sh $(if $(RUN),-run-test=$(RUN),-report-output=$(abspath $(REPORT)))
