@@ -160,7 +160,9 @@ func (r *run) problem(o *unstructured.Unstructured, p ObjectProblem) error {
 func sameGateway(existing, wanted client.Object) bool {
 	a, b := ownerOf(existing), ownerOf(wanted)
 	return a != nil && b != nil && a.Name == b.Name && (existing.GetLabels()[labelManagedBy] == ManagedBy ||
-		slices.ContainsFunc(existing.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == FieldOwner && f.Operation == metav1.ManagedFieldsOperationApply }))
+		slices.ContainsFunc(existing.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
+			return f.Manager == FieldOwner && f.Operation == metav1.ManagedFieldsOperationApply
+		}))
 }
 
 // prune deletes objects that were created for this Gateway and are not wanted.
