@@ -33,6 +33,8 @@ type Pods struct {
 	}
 	// Audience is the audience that tokens must have.
 	Audience string
+	// Namespaces are those whose pods are attested; none is all.
+	Namespaces []string
 }
 
 // Attest implements workload.Issuer. The pod must exist with the UID for which the token was made, run as the token's
@@ -53,6 +55,9 @@ func (p *Pods) Attest(ctx context.Context, token string) (*workload.Pod, error) 
 	}
 	refused := func(format string, args ...any) (*workload.Pod, error) {
 		return nil, fmt.Errorf("%w: the pod %s/%s %s", workload.ErrRefused, r.namespace, r.pod, fmt.Sprintf(format, args...))
+	}
+	if len(p.Namespaces) > 0 && !slices.Contains(p.Namespaces, r.namespace) {
+		return refused("is in no namespace that is watched")
 	}
 	var pods corev1.PodList
 	if err := p.named(ctx, &pods, r.namespace, r.pod); err != nil {

@@ -19,8 +19,9 @@ import (
 	"github.com/weirmesh/weir/internal/identity"
 )
 
-// AuthorityName is the name of the Secret in which the replicas keep their authority.
-const AuthorityName = "weir-authority"
+// AuthorityName is the name of the Secret in which the replicas keep their authority, IdentityName that of the one which
+// signs the identities of workloads. They are apart: no workload's names are ever to be the controller's.
+const AuthorityName, IdentityName = "weir-authority", "weir-identity"
 
 const (
 	// authorityLook is how often a replica reads the authority, which another may have changed. authorityRetry is the
@@ -35,7 +36,14 @@ type Authority struct {
 	Client client.Client
 	// Namespace is the controller's.
 	Namespace string
-	// Hosts are the names and IP addresses that this replica's certificate is for.
+	// Name is the Secret's; empty is AuthorityName.
+	Name string
+	// Given, if set, is the name of a Secret of the user's whose authority is to sign, as cert-manager writes one
+	// (identity.ParseGiven). It may be replaced at any time. While it cannot be used, what signed before does.
+	Given string
+	// Sample is a SPIFFE ID that Given must be able to sign.
+	Sample string
+	// Hosts are the names and IP addresses that this replica's certificate is for; none if it needs none.
 	Hosts []string
 	// Changed, if set, is called when Bundle returns something else.
 	Changed func()
@@ -52,6 +60,9 @@ type Authority struct {
 func (a *Authority) init() {
 	a.once.Do(func() {
 		a.ready = make(chan struct{})
+		if a.Name == "" {
+			a.Name = AuthorityName
+		}
 		a.replica.Replica = true
 		for _, host := range a.Hosts {
 			if ip := net.ParseIP(host); ip != nil {
@@ -81,6 +92,9 @@ func (a *Authority) ReplicaCertificate() (*tls.Certificate, error) {
 	return a.replica.Certificate()
 }
 
+// Current is the authority as it is now; nil means none yet.
+func (a *Authority) Current() *identity.Authority { return a.current.Load() }
+
 // Roots are the certificates of Bundle; nil means none yet.
 func (a *Authority) Roots() *x509.CertPool {
 	roots := x509.NewCertPool()
@@ -107,7 +121,7 @@ func (a *Authority) Run(ctx context.Context) error {
 		if err := a.look(ctx); err == nil {
 			retry = authorityRetry
 		} else if ctx.Err() == nil {
-			a.Logger.Error("storing the certificate authority failed; trying again", "secret", a.Namespace+"/"+AuthorityName, "error", err)
+			a.Logger.Error("the certificate authority cannot be kept as it should be; what it was stays, trying again", "secret", a.secret(), "error", err)
 			wait, retry = retry, min(2*retry, authorityLook)
 		}
 		t := time.NewTimer(wait)
@@ -120,15 +134,23 @@ func (a *Authority) Run(ctx context.Context) error {
 	}
 }
 
-// look takes the authority from the Secret, and makes or replaces it if that is due.
+func (a *Authority) secret() string { return a.Namespace + "/" + a.Name }
+
+// look takes the authority from the Secret, and makes or replaces it if that is due. What is wrong with the user's does not
+// keep it from that.
 func (a *Authority) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, authorityTimeout)
 	defer cancel()
+	now := time.Now()
+	given, wrong := a.given(ctx, now)
 	secret := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: a.Namespace, Name: AuthorityName}
+	key := client.ObjectKey{Namespace: a.Namespace, Name: a.Name}
 	err := a.Client.Get(ctx, key, secret)
 	if apierrors.IsNotFound(err) {
-		if err = a.create(ctx); !apierrors.IsAlreadyExists(err) {
+		if wrong != nil {
+			return wrong // a root of our own is not what the user wants
+		}
+		if err = a.create(ctx, given, now); !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 		err = a.Client.Get(ctx, key, secret) // another replica was faster
@@ -140,8 +162,13 @@ func (a *Authority) look(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w; delete the Secret to get a new authority", err)
 	}
-	next, err := kept.Rotate(time.Now())
-	if err != nil {
+	next := kept
+	if wrong == nil {
+		if next, err = kept.Follow(given, now); err != nil {
+			return err
+		}
+	}
+	if next, err = next.Rotate(now); err != nil {
 		return err
 	}
 	if next != kept {
@@ -155,16 +182,36 @@ func (a *Authority) look(ctx context.Context) error {
 			a.use(kept)
 			return err
 		} else {
-			a.Logger.Info("certificate authority rotated", "secret", a.Namespace+"/"+AuthorityName)
+			a.Logger.Info("certificate authority changed", "secret", a.secret(), "until", next.Ends())
 		}
 	}
 	a.use(next)
-	return nil
+	return wrong
 }
 
-func (a *Authority) create(ctx context.Context) error {
-	made, err := identity.New(time.Now())
+// given reads the user's authority; nil if there is to be none.
+func (a *Authority) given(ctx context.Context, now time.Time) (*identity.Given, error) {
+	if a.Given == "" {
+		return nil, nil
+	}
+	secret := &corev1.Secret{}
+	err := a.Client.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: a.Given}, secret)
+	var given *identity.Given
+	if err == nil {
+		given, err = identity.ParseGiven(secret.Data, a.Sample, now)
+	}
 	if err != nil {
+		return nil, fmt.Errorf("the Secret %s/%s, whose authority is to sign: %w", a.Namespace, a.Given, err)
+	}
+	return given, nil
+}
+
+func (a *Authority) create(ctx context.Context, given *identity.Given, now time.Time) error {
+	var made *identity.Authority
+	var err error
+	if given != nil {
+		made = given.Take()
+	} else if made, err = identity.New(now); err != nil {
 		return err
 	}
 	data, err := made.Secret()
@@ -173,7 +220,7 @@ func (a *Authority) create(ctx context.Context) error {
 	}
 	err = a.Client.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: a.Namespace, Name: AuthorityName,
+			Namespace: a.Namespace, Name: a.Name,
 			Labels: map[string]string{"app.kubernetes.io/name": "weir", "app.kubernetes.io/component": "controller", "app.kubernetes.io/managed-by": "weir"},
 		},
 		Type: corev1.SecretTypeTLS, Data: data,
@@ -181,7 +228,7 @@ func (a *Authority) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.Logger.Info("certificate authority created", "secret", a.Namespace+"/"+AuthorityName)
+	a.Logger.Info("certificate authority created", "secret", a.secret())
 	a.use(made)
 	return nil
 }
