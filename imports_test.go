@@ -94,7 +94,7 @@ var importTable = map[string][]string{
 	"internal/flags":   {"internal/identity/spiffe", "internal/model"},
 	"internal/process": {"internal/flags", "internal/loglimit", "internal/socket", "internal/spare", "internal/telemetry", "internal/visible"},
 	"internal/controller": {
-		"internal/control", "internal/dialect", "internal/dialect/gateway", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/kube",
+		"internal/control", "internal/dialect", "internal/dialect/gateway", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/identity/spiffe", "internal/identity/workload", "internal/kube",
 		"internal/kube/access", "internal/kube/admission", "internal/kube/aggregated", "internal/kube/conversion", "internal/kube/infra", "internal/kube/release", "internal/kube/replica", "internal/kube/scrape", "internal/kube/webhook",
 		"internal/rollout", "internal/rollout/provider", "internal/metrics", "internal/metrics/embedded", "internal/metrics/prometheus", "internal/metrics/rest", "internal/metrics/schema", "internal/model", "internal/process", "internal/reach", "internal/resource", "internal/tapping",
 		"internal/task", "internal/telemetry", "api/metrics", "api/rollouts",

@@ -41,6 +41,7 @@ type controlPlane struct {
 	feeds        *feed.Server
 	tokens       *replica.Tokens
 	authority    *replica.Authority
+	identities   *identities // nil if none are signed
 	board        *replica.Board
 	lease        *replica.Lease
 	conversions  *conversion.Handler
@@ -104,6 +105,7 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	c.feeds = &feed.Server{
 		Certificate: c.authority.Certificate, Authenticate: c.authenticate, OnChange: c.proxyChanged, Logger: log,
 	}
+	c.identities = newIdentities(c)
 	boardData, err := replica.BoardCache(client.Config, o.namespace)
 	if err != nil {
 		return nil, err

@@ -73,6 +73,8 @@ var (
 	metricMeasured     = prometheus.NewDesc("weir_controller_rollout_measured_ratio", "Which part of the requests, 0 to 1, the new version got when the step's share was measured last.", rolloutLabels, nil)
 	metricPassed       = prometheus.NewDesc("weir_controller_rollout_transitions_total", "What happened to releases.", []string{"transition"}, nil)
 	metricRolloutErrs  = prometheus.NewDesc("weir_controller_rollout_errors_total", "Attempts that failed, to carry a Rollout on or to measure a step's share, and are made again.", []string{"of"}, nil)
+	metricIdentities   = prometheus.NewDesc("weir_controller_identities_total", "Requests of pods for an identity, by what became of them: refused is the pod's fault, failed this replica's or the API server's.", []string{"result"}, nil)
+	metricIdentityEnd  = prometheus.NewDesc("weir_controller_identity_authority_expiry_timestamp_seconds", "When the authority ends that signs identities, in seconds since 1970.", nil, nil)
 	metricTurned       = prometheus.NewDesc("weir_controller_feed_turned_away_total", "Connections to the feed closed at once, as their address had too many without a token.", nil, nil)
 )
 
@@ -119,7 +121,7 @@ func (c *controllerCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- metricTask
 	to <- metricTaskFailed
 	for _, d := range []*prometheus.Desc{metricScraped, metricUnscraped, metricEdges, metricScrapes, metricReportAge, metricTaps, metricTapLines, metricAdmissions, metricDenials, metricHeld,
-		metricRollouts, metricRolloutsMore, metricPhase, metricStep, metricSteps, metricStepAge, metricSet, metricMeasured, metricPassed, metricRolloutErrs} {
+		metricRollouts, metricRolloutsMore, metricPhase, metricStep, metricSteps, metricStepAge, metricSet, metricMeasured, metricPassed, metricRolloutErrs, metricIdentities, metricIdentityEnd} {
 		to <- d
 	}
 }
@@ -162,6 +164,9 @@ func (c *controllerCollector) Collect(to chan<- prometheus.Metric) {
 		gauge(metricTaps, float64(s.Open))
 		count(metricTapLines, s.Lines, "accepted")
 		count(metricTapLines, s.Rejected, "rejected")
+	}
+	if i := c.plane.identities; i != nil {
+		i.collect(to)
 	}
 	if r := c.plane.releases; r != nil {
 		collectReleases(to, r.Stats(), time.Now())

@@ -37,6 +37,7 @@ type Options struct {
 	replica              string
 	conversion           conversionFlags
 	trafficMetrics       trafficFlags
+	mesh                 meshFlags
 	rollouts             bool
 	proxyImage           string
 	pullPolicy           flags.Choice
@@ -66,6 +67,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.replica, "replica-address", "", "`IP` address, that of the pod, at which other replicas reach this one's feed, to tap proxies that are connected here; without one they cannot")
 	o.conversion.flags(f)
 	o.trafficMetrics.flags(f)
+	o.mesh.flags(f)
 	f.BoolVar(&o.rollouts, "rollouts", false, "carry Rollouts out, unless OpenKruise's own controller does")
 	f.StringVar(&o.proxyImage, "proxy-image", "", "`image` of the proxies: Weir's, or that of weir-proxy alone")
 	f.Var(&o.pullPolicy, "proxy-image-pull-policy", "when to pull it")
@@ -118,6 +120,9 @@ func (o *Options) validate() error {
 		return err
 	}
 	if err := o.trafficMetrics.check(o.conversion.on()); err != nil {
+		return err
+	}
+	if err := o.mesh.check(); err != nil {
 		return err
 	}
 	if o.name == "" {

@@ -22,6 +22,7 @@ func (c *controlPlane) tasks(asked context.Context, s *sockets) []task.Task {
 		{Name: "admin", Vital: true, Off: s.admin == nil, Run: s.admin.Run},
 		{Name: "configuration", Vital: true, Run: loop.Run},
 		{Name: "authority", Run: c.authority.Run},
+		{Name: "authority of identities", Off: c.identities == nil, Run: func(ctx context.Context) error { return c.identities.authority.Run(ctx) }},
 		{Name: "replicas", Vital: true, Run: c.shareProxies},
 		{Name: "lease", Vital: true, Run: func(ctx context.Context) error { return c.stand(ctx, asked) }},
 

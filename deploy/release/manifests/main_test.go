@@ -197,33 +197,47 @@ func TestTheProxysImageFollowsTheControllers(t *testing.T) {
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// TestNamespacesMode writes down what is installed where the controller watches named namespaces alone. internal/kube/access holds the
-// roles in it to what is used.
-func TestNamespacesMode(t *testing.T) {
-	objects, err := render(load(t), map[string]any{"namespaces": []any{"shop", "blog"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	b.WriteString("# The chart with namespaces [shop, blog], of TestNamespacesMode.\n")
-	for _, o := range objects {
-		b.WriteString("---\n" + strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(o.Content), "---")) + "\n")
-	}
-	const file = "testdata/namespaces.yaml"
-	if *update {
-		if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+// TestModes writes down what is installed where the controller watches named namespaces alone, and where it signs identities
+// besides. internal/kube/access holds the roles in it to what is used.
+func TestModes(t *testing.T) {
+	for name, c := range map[string]struct {
+		values  map[string]any
+		written string
+		args    []string
+	}{
+		"namespaces": {map[string]any{"namespaces": []any{"shop", "blog"}}, "namespaces [shop, blog]", []string{"--namespaces=shop,blog"}},
+		"mesh": {
+			map[string]any{"namespaces": []any{"shop"}, "mesh": map[string]any{"enabled": true, "authoritySecret": "mine"}}, "namespaces [shop] and an authority for identities in the Secret mine",
+			[]string{"--namespaces=shop", "--mesh", "--mesh-authority-secret=mine"},
+		},
+	} {
+		objects, err := render(load(t), c.values)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(b.Bytes(), want) {
-		t.Errorf("%s differs: run go test -update here", file)
-	}
-	if !strings.Contains(b.String(), "- --namespaces=shop,blog\n") {
-		t.Error("the controller is not told of its namespaces")
+		var b bytes.Buffer
+		b.WriteString("# The chart with " + c.written + ", of TestModes.\n")
+		for _, o := range objects {
+			b.WriteString("---\n" + strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(o.Content), "---")) + "\n")
+		}
+		file := "testdata/" + name + ".yaml"
+		if *update {
+			if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(b.Bytes(), want) {
+			t.Errorf("%s differs: run go test -update here", file)
+		}
+		for _, arg := range c.args {
+			if !strings.Contains(b.String(), "- "+arg+"\n") {
+				t.Errorf("%s: the controller is not given %s", name, arg)
+			}
+		}
 	}
 }
 

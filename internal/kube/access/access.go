@@ -186,6 +186,19 @@ func Own() []Verb {
 	})
 }
 
+// Mesh returns what the controller may additionally do in its own namespace if it signs identities of pods, sorted: keep
+// the authority for these, and read the user's, if authority names its Secret.
+func Mesh(authority string) []Verb {
+	all := []Verb{
+		{Resource: "secrets", Verb: "get", Name: "weir-identity"},
+		{Resource: "secrets", Verb: "update", Name: "weir-identity"},
+	}
+	if authority != "" {
+		all = append(all, Verb{Resource: "secrets", Verb: "get", Name: authority})
+	}
+	return sorted(all)
+}
+
 // Shared is what a controller of named namespaces may do that belongs to none, sorted: read GatewayClasses, say what became of them
 // and keep those in use, tell the API server how SMI's versions are converted, have proxies' tokens reviewed, and read the labels of its namespaces, by which listeners select routes.
 func Shared(kinds resource.Kinds, namespaces []string) []Verb {

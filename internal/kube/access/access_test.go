@@ -182,6 +182,20 @@ func TestTheRolesAreWhatIsUsed(t *testing.T) {
 	}
 }
 
+// TestTheRoleOfAMeshIsWhatIsUsed does so where the controller signs identities with an authority of the user's.
+func TestTheRoleOfAMeshIsWhatIsUsed(t *testing.T) {
+	n := 0
+	for _, r := range installed(t, "../../../deploy/release/manifests/testdata/mesh.yaml") {
+		if r.Kind == "Role" && r.Namespace == "weir-system" {
+			compare(t, r.Name, r.Rules, slices.Concat(access.Alone(), access.Mesh("mine")))
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d roles in the controller's namespace", n)
+	}
+}
+
 // TestTheRolesOfNamedNamespacesAreWhatIsUsed does so where the controller watches two namespaces alone: cluster-wide it reads classes
 // and has tokens reviewed, and reads no Secret.
 func TestTheRolesOfNamedNamespacesAreWhatIsUsed(t *testing.T) {
