@@ -25,6 +25,8 @@ const (
 	firstRetry   = 100 * time.Millisecond
 	retryWithout = 2 * time.Second
 	retryWith    = time.Minute
+	// leastLife is the pause after a certificate that is over sooner: the authority itself ends.
+	leastLife = 10 * time.Second
 	// lookEvery is how often the clock is looked at, which may be stepped at any time.
 	lookEvery = time.Minute
 	// loud is the part of a certificate's life that is left when failures to renew it become errors in the log.
@@ -124,7 +126,7 @@ func (s *Source) begun(now time.Time) bool {
 // so that pods that began together do not ask together.
 func renewal(id *spiffe.Identity, now time.Time) time.Time {
 	life := id.Certificate.Leaf.NotAfter.Sub(now)
-	return now.Add(life*2/3 - mathrand.N(life/10+1))
+	return now.Add(max(life*2/3-mathrand.N(max(life/10, 0)+1), leastLife))
 }
 
 func (s *Source) longest() time.Duration {
