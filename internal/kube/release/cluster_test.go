@@ -78,6 +78,8 @@ type toy struct {
 	// left is how many writes there are until the controller is killed at one: before it, or after.
 	left  int
 	after bool
+	// refuse is the error of a write, as writes names it; nil if it is accepted.
+	refuse func(what string) error
 
 	*Controller
 	told []string // Events
@@ -109,7 +111,7 @@ func newToy(t *testing.T, steps string) *toy {
 
 // start has a new controller, which knows nothing.
 func (c *toy) start() {
-	c.Controller = &Controller{Providers: provider.All(), Logger: slog.New(slog.DiscardHandler), objects: c}
+	c.Controller = &Controller{Providers: provider.All(), Logger: slog.New(slog.DiscardHandler), objects: named{c}}
 	c.Controller.events = newEvents(c.Controller)
 	c.Controller.forget()
 }
@@ -129,7 +131,7 @@ func (c *toy) run(until func() bool) {
 		case errors.Is(err, errKilled):
 			c.start()
 			continue
-		case err != nil && !apierrors.IsConflict(err):
+		case err != nil && !apierrors.IsConflict(err) && c.refuse == nil:
 			c.Fatal(err)
 		}
 		if again == 0 || again > 100*time.Millisecond { // something may change earlier
@@ -320,6 +322,11 @@ func (c *toy) key(kind schema.GroupVersionKind) edit.Key {
 func (c *toy) write(what string, do func() error) error {
 	if c.left--; c.left == 0 && !c.after {
 		return errKilled
+	}
+	if c.refuse != nil {
+		if err := c.refuse(what); err != nil {
+			return err
+		}
 	}
 	if err := do(); err != nil {
 		return err
