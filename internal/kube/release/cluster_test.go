@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -112,7 +113,10 @@ func newToy(t *testing.T, steps string) *toy {
 // start has a new controller, which knows nothing.
 func (c *toy) start() {
 	c.Controller = &Controller{Providers: provider.All(), Logger: slog.New(slog.DiscardHandler), objects: named{c}}
-	c.Controller.events = newEvents(c.Controller)
+	c.Controller.events = newEvents(c.Controller, func(e *eventsv1.Event) bool {
+		c.told = append(c.told, e.Reason)
+		return true
+	})
 	c.Controller.forget()
 }
 
@@ -124,9 +128,6 @@ func (c *toy) run(until func() bool) {
 			return
 		}
 		again, err := c.reconcile(c.Context(), name)
-		for len(c.Controller.events.waiting) > 0 {
-			c.told = append(c.told, (<-c.Controller.events.waiting).Reason)
-		}
 		switch {
 		case errors.Is(err, errKilled):
 			c.start()

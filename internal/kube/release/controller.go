@@ -97,12 +97,13 @@ var rolloutKind = edit.GVK(rollouts.Group, "v1beta1", "Rollout")
 // Run carries Rollouts out until ctx ends. It waits for their definition, and stands back where OpenKruise's own
 // controller is.
 func (c *Controller) Run(ctx context.Context) error {
-	c.events = newEvents(c)
+	written := kube.NewEvents(c.Client, maxWaiting, writers, c.Logger)
+	c.events = newEvents(c, written.Add)
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	defer cancel()
-	wait.Go(func() { c.events.run(ctx) })
+	wait.Go(func() { written.Run(ctx) })
 	for {
 		why, err := Obstacle(ctx, c.Client)
 		if err != nil && ctx.Err() == nil {

@@ -138,7 +138,9 @@ func TestARefusalAtTheEndIsToldOnce(t *testing.T) {
 		c.release("v2")
 		c.run(c.waits(1))
 		c.refuses("Rollout", func() error { return apierrors.NewForbidden(deployments, "web", errors.New(policy)) })
-		c.edit(rolloutKind, func(u *unstructured.Unstructured) { _ = unstructured.SetNestedField(u.Object, true, "spec", "disabled") })
+		c.edit(rolloutKind, func(u *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(u.Object, true, "spec", "disabled")
+		})
 		c.retries(20 * time.Second)
 		if m := c.status().Message; !strings.Contains(m, "Weir cannot update Rollout web") {
 			t.Errorf("it says %q", m)
