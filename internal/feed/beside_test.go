@@ -322,7 +322,7 @@ func TestNobodyElseGetsAStream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+		return tls.Certificate{Certificate: der, PrivateKey: key}
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

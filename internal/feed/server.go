@@ -61,7 +61,7 @@ type Server struct {
 	Replicas *Replicas
 	// Sign, if set, lets pods have identities signed. For the holder of a token it returns what answers a request, which
 	// is called once, with its answer. It is called for each request, with a deadline, and its errors are as those of
-	// Authenticate; what it returns fails for a request that is not valid.
+	// Authenticate; what it returns fails for a request that is not valid, or with an error that wraps ErrUnavailable.
 	Sign func(ctx context.Context, token string) (answer func(request []byte) ([]byte, error), err error)
 	// Logger, if set, logs proxies that come and go, and their refusals.
 	Logger *slog.Logger

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -51,6 +52,10 @@ func (v *service) sign(stream grpc.ServerStream) error {
 		return status.Errorf(codes.InvalidArgument, "%d requests in the header, want one", len(values))
 	}
 	data, err := answer([]byte(values[0]))
+	if errors.Is(err, ErrUnavailable) {
+		v.server.refused.Log(v.server.Logger, slog.LevelWarn, "sign", "no identity can be signed now", "error", printable(err.Error(), maxError))
+		return status.Error(codes.Unavailable, ErrUnavailable.Error())
+	}
 	if err != nil {
 		v.server.refused.Log(v.server.Logger, slog.LevelWarn, "sign", "an identity is not signed", "error", printable(err.Error(), maxError))
 		return status.Error(codes.InvalidArgument, printable(err.Error(), maxError))

@@ -20,6 +20,9 @@ func signer(_ context.Context, token string) (func([]byte) ([]byte, error), erro
 			if len(request) == 0 {
 				return nil, errors.New("nothing to sign")
 			}
+			if string(request) == "soon" {
+				return nil, fmt.Errorf("%w: no authority", ErrUnavailable)
+			}
 			return append([]byte("signed "), request...), nil
 		}, nil
 	case "later":
@@ -49,6 +52,9 @@ func TestIdentitiesAreSignedForPods(t *testing.T) {
 	c.TokenFile = w.write("token", "pod")
 	if _, err := c.Sign(t.Context(), nil); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "nothing to sign") {
 		t.Errorf("a request that is not valid: %v", err)
+	}
+	if _, err := c.Sign(t.Context(), []byte("soon")); status.Code(err) != codes.Unavailable || strings.Contains(err.Error(), "no authority") {
+		t.Errorf("a request that cannot be answered yet: %v", err)
 	}
 	if _, err := c.Sign(t.Context(), make([]byte, 64<<10)); err == nil {
 		t.Error("a request that is larger than a header is signed")

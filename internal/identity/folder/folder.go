@@ -174,7 +174,7 @@ func (f *Folder) issue(path, of string, w identity.Workload, now time.Time, exte
 		return id, err
 	}
 	w.ID, w.Extensions = id.String(), extensions
-	leaf, err := f.authority.Workload(w, key.Public(), now)
+	chain, err := f.authority.Workload(w, key.Public(), now)
 	if err != nil {
 		return id, err
 	}
@@ -183,10 +183,13 @@ func (f *Folder) issue(path, of string, w identity.Workload, now time.Time, exte
 		return id, err
 	}
 	var b bytes.Buffer
-	for _, block := range []*pem.Block{{Type: "CERTIFICATE", Bytes: leaf}, {Type: "PRIVATE KEY", Bytes: private}} {
-		if err := pem.Encode(&b, block); err != nil {
+	for _, der := range chain {
+		if err := pem.Encode(&b, &pem.Block{Type: "CERTIFICATE", Bytes: der}); err != nil {
 			return id, err
 		}
+	}
+	if err := pem.Encode(&b, &pem.Block{Type: "PRIVATE KEY", Bytes: private}); err != nil {
+		return id, err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return id, err

@@ -87,11 +87,11 @@ func (i *Issuer) sign(pod *Pod, request []byte) ([]byte, error) {
 	if i.Now != nil {
 		now = i.Now()
 	}
-	leaf, err := authority.Workload(w, key, now)
+	chain, err := authority.Workload(w, key, now)
 	if err != nil {
 		return nil, err
 	}
-	a := answer{Chain: [][]byte{leaf}}
+	a := answer{Chain: chain}
 	for rest := authority.Bundle(); ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
