@@ -33,10 +33,10 @@ type Plan struct {
 	// Inbound and Outbound are the ports at which the sidecar accepts what comes to the pod, on all addresses, and what
 	// the pod dials, on the loopback addresses. Each is several ports, so that two connections of one client address
 	// and port do not clash: the original destination tells them apart, but after the redirect, conntrack finds the
-	// answers by addresses and ports alone. The kernel takes the first port at which they differ. One port would leave
-	// it only the client's port to change, which it cannot where the old connection is still known. A port chosen by a
-	// hash of the original one would clash as often as hashes do. TPROXY would not clash at all, but needs
-	// CAP_NET_ADMIN or CAP_NET_RAW in the sidecar.
+	// answers by addresses and ports alone. The kernel takes the first port at which they differ. With one port it would
+	// have to change the client's, which the sidecar then reports wrongly, or drop a SYN. A port chosen by a hash of the
+	// original one clashes as often as hashes do. TPROXY does not clash, but needs CAP_NET_ADMIN or CAP_NET_RAW in the
+	// sidecar.
 	Inbound, Outbound Ports
 	// SkipInbound and SkipOutbound are destination ports whose connections are left alone.
 	SkipInbound, SkipOutbound []Ports

@@ -118,6 +118,8 @@ const (
 	podIPv4, podIPv6, clientIPv4, clientIPv6 = "10.77.0.2", "fd77::2", "10.77.0.1", "fd77::1"
 
 	app, sidecar = 1000, 15000
+
+	fixedPort = ":40000" // of clients that choose their port; the sidecar says whether it saw it
 )
 
 // world is a pod, with a sidecar's listeners, and a client, joined by a link.
@@ -209,6 +211,9 @@ func answer(c *net.TCPConn, name string, original bool) {
 		_ = raw.Control(func(fd uintptr) {
 			to, err := socket.OriginalDestination(fd)
 			name = fmt.Sprintf("%s %v %v", name, to, err)
+			if strings.HasSuffix(c.RemoteAddr().String(), fixedPort) {
+				name += " from" + fixedPort
+			}
 		})
 	}
 	_ = c.SetDeadline(time.Now().Add(wait))
