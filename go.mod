@@ -39,7 +39,16 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require k8s.io/metrics v0.37.2
+require (
+	github.com/google/nftables v0.3.1-0.20251119083706-1db35da82052
+	github.com/mdlayher/netlink v1.8.1-0.20251028132421-dcc6cab9a6eb
+	k8s.io/metrics v0.37.2
+)
+
+require (
+	github.com/google/go-cmp v0.7.0 // indirect
+	github.com/mdlayher/socket v0.5.1 // indirect
+)
 
 require (
 	cel.dev/expr v0.25.3 // indirect

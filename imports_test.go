@@ -42,6 +42,9 @@ var importTable = map[string][]string{
 	"internal/reach":              {},
 	"internal/http2":              {"internal/http1", "internal/budget", "internal/pace", "internal/socket"},
 	"internal/socket":             {},
+	"internal/intercept":          {"internal/socket"},
+	"internal/probe":              {"internal/loglimit"},
+	"internal/inject":             {"internal/probe"},
 	"internal/clientaddr":         {},
 	"internal/upstream":           {"internal/model", "internal/clientaddr", "internal/http1", "internal/http2", "internal/identity/spiffe", "internal/loglimit", "internal/socket"},
 	"internal/telemetry":          {"internal/clock", "internal/model", "internal/http1", "internal/loglimit"},
@@ -89,10 +92,12 @@ var importTable = map[string][]string{
 	"internal/dataplane": {
 		"internal/proxy", "internal/exchange", "internal/mirror", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/socket", "internal/telemetry", "internal/http1", "internal/identity/spiffe", "internal/model", "internal/routing", "internal/tracing",
 	},
-	"internal/fed":     {"internal/tracing/otlp", "internal/dataplane", "internal/feed", "internal/finding", "internal/flags", "internal/model", "internal/process", "internal/tapping", "internal/telemetry"},
-	"cmd/weir-proxy":   {"internal/fed", "internal/flags", "internal/process", "internal/visible"},
-	"internal/flags":   {"internal/identity/spiffe", "internal/model"},
-	"internal/process": {"internal/flags", "internal/loglimit", "internal/socket", "internal/spare", "internal/telemetry", "internal/visible"},
+	"internal/fed":                {"internal/tracing/otlp", "internal/dataplane", "internal/feed", "internal/finding", "internal/flags", "internal/model", "internal/process", "internal/tapping", "internal/telemetry"},
+	"internal/redirect":           {},
+	"internal/redirect/netfilter": {"internal/flags", "internal/redirect"},
+	"cmd/weir-proxy":              {"internal/fed", "internal/flags", "internal/process", "internal/redirect/netfilter", "internal/visible"},
+	"internal/flags":              {"internal/identity/spiffe", "internal/model"},
+	"internal/process":            {"internal/flags", "internal/loglimit", "internal/socket", "internal/spare", "internal/telemetry", "internal/visible"},
 	"internal/controller": {
 		"internal/control", "internal/dialect", "internal/dialect/gateway", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/identity/spiffe", "internal/identity/workload", "internal/kube",
 		"internal/kube/access", "internal/kube/admission", "internal/kube/aggregated", "internal/kube/conversion", "internal/kube/infra", "internal/kube/release", "internal/kube/replica", "internal/kube/scrape", "internal/kube/webhook",
@@ -166,6 +171,7 @@ var importTable = map[string][]string{
 var dataPlane = []string{
 	"internal/model", "internal/routing", "internal/http1", "internal/pace", "internal/clock", "internal/http2", "internal/socket", "internal/upstream", "internal/mirror", "internal/exchange", "internal/proxy",
 	"internal/telemetry", "internal/feed", "internal/budget", "internal/identity", "internal/identity/spiffe", "internal/clientaddr",
+	"internal/redirect", "internal/redirect/netfilter",
 	"internal/finding", "internal/flags", "internal/loglimit", "internal/process", "internal/tracing", "internal/tracing/otlp", "internal/dataplane", "internal/fed", "cmd/weir-proxy",
 }
 

@@ -9,7 +9,7 @@ trap 'rm -f "$log"' EXIT
 go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' ./... | while read -r package dir; do
 	for target in $(grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$dir"/*_test.go | sed 's/^func //' | sort -u); do
 		echo "== $package $target ($bound)"
-		if ! go test "$package" -run '^$' -fuzz "^$target\$" -fuzztime "$bound" >"$log" 2>&1; then
+		if ! go test "$package" -run '^$' -fuzz "^$target\$" -fuzztime "$bound" -fuzzminimizetime 1s >"$log" 2>&1; then
 			cat "$log"
 			# Until Go 1.27 the end of the time can be mistaken for a failure (golang/go#75804); a real one leaves its input.
 			grep -q 'context deadline exceeded' "$log" && ! grep -q 'Failing input' "$log" || exit 1

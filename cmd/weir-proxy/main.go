@@ -15,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/fed"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/process"
+	"github.com/weirmesh/weir/internal/redirect/netfilter"
 	"github.com/weirmesh/weir/internal/visible"
 )
 
@@ -23,6 +24,15 @@ const usage = `weir-proxy serves a Gateway of a Kubernetes cluster as its contro
 
 Usage:
   weir-proxy --gateway NAMESPACE/NAME --controller HOST:PORT [flags]
+  weir-proxy redirect [flags]
+
+Flags:
+`
+
+const redirectUsage = netfilter.Usage + `
+
+Usage:
+  weir-proxy redirect [flags]
 
 Flags:
 `
@@ -31,21 +41,40 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run returns the exit code: 0, 1 if the proxy failed, 2 if the command line is wrong.
+// run returns the exit code: 0, 1 if the command failed, 2 if the command line is wrong.
 func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "redirect" {
+		var redirect netfilter.Command
+		return command{"weir-proxy redirect", redirectUsage, redirect.Flags, func() error { return redirect.Run(stdout) }}.run(args[1:], stdout, stderr)
+	}
 	if len(args) > 0 && args[0] == "proxy" {
 		args = args[1:] // it may be called as "weir proxy" is
 	}
-	f := pflag.NewFlagSet("weir-proxy", pflag.ContinueOnError)
-	f.SetOutput(io.Discard)
 	proxy := fed.New()
-	proxy.Flags(f)
+	return command{"weir-proxy", usage, proxy.Flags, func() error {
+		ctx, stop := process.Interrupted(context.Background())
+		defer stop()
+		return proxy.Run(ctx, stdout, stderr)
+	}}.run(args, stdout, stderr)
+}
+
+// command is one of the program's: its flags, and what it does once they are read.
+type command struct {
+	name, usage string
+	flags       func(*pflag.FlagSet)
+	do          func() error
+}
+
+func (c command) run(args []string, stdout, stderr io.Writer) int {
+	f := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	c.flags(f)
 	flags.NameEnvironment(f)
 	version := f.Bool("version", false, "print which build this is")
 	err := f.Parse(args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
-		fmt.Fprint(stdout, usage+strings.TrimRight(f.FlagUsagesWrapped(100), " \n")+"\n")
+		fmt.Fprint(stdout, c.usage+strings.TrimRight(f.FlagUsagesWrapped(100), " \n")+"\n")
 		return 0
 	case err == nil && f.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
@@ -57,13 +86,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 		err = flags.ReadEnvironment(f)
 	}
 	if err != nil {
-		fmt.Fprintln(stderr, visible.Text("weir-proxy: "+err.Error())+"\nSee \"weir-proxy --help\".")
+		fmt.Fprintln(stderr, visible.Text(c.name+": "+err.Error())+"\nSee \""+c.name+" --help\".")
 		return 2
 	}
-	ctx, stop := process.Interrupted(context.Background())
-	defer stop()
-	if err := proxy.Run(ctx, stdout, stderr); err != nil {
-		fmt.Fprintln(stderr, visible.Text("weir-proxy: "+err.Error()))
+	if err := c.do(); err != nil {
+		fmt.Fprintln(stderr, visible.Text(c.name+": "+err.Error()))
 		if fault := (*flags.Fault)(nil); errors.As(err, &fault) {
 			return 2
 		}

@@ -23,6 +23,7 @@ import (
 // sidecarOptions are the flags by which "weir run" serves as a pod's sidecar.
 type sidecarOptions struct {
 	as, identity, outbound string
+	permissive             bool
 	inbound, app, forward  []string
 }
 
@@ -32,6 +33,7 @@ func (o *sidecarOptions) flags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.inbound, "inbound", nil, "`PORT=ADDRESS:PORT`: accept connections to the pod's port there (default: at the pod's own address); may be repeated")
 	f.StringArrayVar(&o.app, "app", nil, "`PORT=ADDRESS:PORT`: where the application listens for the pod's port (default: there on 127.0.0.1); may be repeated")
 	f.StringVar(&o.outbound, "outbound", "", "`address` at which the application's HTTP requests are accepted, for Services by their host names, also as by a proxy")
+	f.BoolVar(&o.permissive, "permissive", false, "serve clients without TLS, too, at the pod's ports of HTTP: as nobody, for the time until all clients have an identity")
 	f.StringArrayVar(&o.forward, "forward", nil, "`ADDRESS:PORT=SERVICE:PORT`: pass connections on to a Service (NAME or NAMESPACE/NAME); may be repeated")
 }
 
@@ -65,6 +67,7 @@ func (o *sidecarOptions) apply(translation *control.Options, serve *dataplane.Op
 
 func (o *sidecarOptions) options() (out sidecar.Options, err error) {
 	var ok bool
+	out.Plain = o.permissive
 	if out.Namespace, out.Name, ok = strings.Cut(o.as, "/"); !ok || out.Namespace == "" || out.Name == "" || strings.Contains(out.Name, "/") {
 		return out, flags.Errorf("--as %q: want NAMESPACE/NAME", o.as)
 	}

@@ -187,6 +187,38 @@ func TestSidecarsAreOpenWithoutAnyPolicy(t *testing.T) {
 	}
 }
 
+// A permissive sidecar serves clients without TLS as nobody: they get what everybody gets.
+func TestAPermissiveSidecarServesCleartextAsNobody(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t)
+	cart := m.cart("--permissive")
+	web := m.client("web")
+	direct := &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}
+	t.Cleanup(direct.CloseIdleConnections)
+	if status, _ := m.call(web, "GET", "http://cart/carts/7"); status != 200 {
+		t.Errorf("with an identity: %d", status)
+	}
+	<-m.received
+	if status, _ := m.call(direct, "GET", "http://"+m.inbound+"/carts/7"); status != 403 {
+		t.Errorf("in cleartext, with a policy for others: %d", status)
+	}
+	m.nothing()
+	if err := os.Remove(filepath.Join(m.dir, "access.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	cart.WaitLog("configuration applied", weirtest.Is("generation", 2.0))
+	if status, _ := m.call(direct, "GET", "http://"+m.inbound+"/carts/8"); status != 200 {
+		t.Errorf("in cleartext, without a policy: %d", status)
+	}
+	if got := <-m.received; got != "GET /carts/8" {
+		t.Errorf("the application received %s", got)
+	}
+	cart.Stop()
+	if !strings.Contains(cart.Stdout(), "no_identity") {
+		t.Errorf("the access log has no denial: %s", cart.Stdout())
+	}
+}
+
 func TestASidecarWantsAnIdentityOfEveryClient(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t)

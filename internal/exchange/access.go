@@ -147,7 +147,7 @@ func (g *guard) same(h *guard) bool {
 // SameAccess reports whether what came to a port in an earlier configuration is judged by s as before, so that it need
 // not be judged again. port and before are the port in both.
 func (s *Snapshot) SameAccess(port *routing.Port, earlier *Snapshot, before *routing.Port) bool {
-	if port.Protocol != before.Protocol || len(port.Listeners) != len(before.Listeners) {
+	if port.Protocol != before.Protocol || port.Plain != before.Plain || len(port.Listeners) != len(before.Listeners) {
 		return false
 	}
 	for i, l := range port.Listeners {

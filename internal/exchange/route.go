@@ -37,7 +37,7 @@ func (ex *Exchange) route() error {
 	if l == nil {
 		return failNoListener
 	}
-	if ex.from.Peer.TLS != nil && !ex.mayReach(l) {
+	if !ex.mayReach(l) {
 		return failMisdirected
 	}
 	ex.listen(l)
@@ -75,9 +75,12 @@ func (ex *Exchange) route() error {
 
 // mayReach reports whether requests for listener l may come over this connection (Gateway API, Listener.Hostname). The
 // handshake's name must select the same listener, and its demand on client certificates must still be l's. Without a
-// name, l must be the listener that took the connection.
+// name, l must be the listener that took the connection. Without TLS, l must serve such clients.
 func (ex *Exchange) mayReach(l *routing.Listener) bool {
 	t := ex.from.Peer.TLS
+	if t == nil {
+		return l.Listener.ServesPlain()
+	}
 	if ex.from.Snapshot.Listeners[l.ID].Auth != t.Auth {
 		return false
 	}

@@ -37,6 +37,11 @@ func (t *ServiceTLS) Identity() string {
 // spiffeScheme begins the names that certificates have under an identity's roots.
 const spiffeScheme = "spiffe://"
 
+// ServesPlain reports whether clients without TLS are served at the listener.
+func (l *Listener) ServesPlain() bool {
+	return !l.Protocol.TLS() || l.TLS != nil && l.TLS.Plain && l.Protocol.Requests() && l.TLS.Identity() != ""
+}
+
 // hasCertificate reports whether a name is that of a certificate that can be presented.
 func (v *validator) hasCertificate(name string) bool { return IsIdentity(name) || v.certificates[name] }
 
@@ -44,6 +49,8 @@ func (v *validator) hasCertificate(name string) bool { return IsIdentity(name) |
 func (v *validator) listenerIdentity(where Ref, t *ListenerTLS) {
 	name := t.Identity()
 	switch {
+	case name == "" && t.Plain:
+		v.fail(where, "tls.plain", "is set, but only a listener with an identity serves clients without TLS beside others")
 	case name == "":
 	case len(t.Certificates) > 1:
 		v.fail(where, "tls.certificates", "%q is an identity, beside which a listener has no other certificate", name)

@@ -65,6 +65,9 @@ type ListenerTLS struct {
 	ClientCAs string `json:"clientCAs,omitempty"`
 	// ClientOptional accepts connections without a (valid) client certificate.
 	ClientOptional bool `json:"clientOptional,omitempty"`
+	// Plain serves clients without TLS, too, beside those with it. They have proved no identity. Only a listener with an
+	// identity and of requests may have it, as others are told by the first byte from an application's own protocol.
+	Plain bool `json:"plain,omitempty"`
 }
 
 // Certificate is a TLS certificate chain with its private key.

@@ -79,7 +79,8 @@ func TestValidateNamesObjectFieldAndReason(t *testing.T) {
 		"listener with an identity for some": {func(c *model.Config) {
 			c.Listeners[1].TLS = &model.ListenerTLS{Certificates: []string{"identity:a"}, ClientOptional: true}
 		}, []string{"tls.clientOptional", `"identity:a"`}},
-		"identity without a name": {func(c *model.Config) { c.Listeners[1].TLS.Certificates = []string{"identity:"} }, []string{"tls.certificates[0]", `"identity:" does not exist`}},
+		"listener without an identity for clients without TLS": {func(c *model.Config) { c.Listeners[1].TLS.Plain = true }, []string{"tls.plain", "only a listener with an identity"}},
+		"identity without a name":                              {func(c *model.Config) { c.Listeners[1].TLS.Certificates = []string{"identity:"} }, []string{"tls.certificates[0]", `"identity:" does not exist`}},
 		"service of an identity without names": {func(c *model.Config) {
 			c.Services[1].TLS.CAs, c.Services[1].TLS.SubjectAltNames = "identity:a", nil
 		}, []string{"tls.subjectAltNames", "is empty", `"identity:a"`}},

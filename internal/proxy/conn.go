@@ -16,7 +16,6 @@ import (
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/http2"
 	"github.com/weirmesh/weir/internal/loglimit"
-	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -41,6 +40,7 @@ type conn struct {
 	tls    *tlsSession // nil in cleartext
 	peer   exchange.Peer
 	shard  uint32
+	either bool // in cleartext so far; the client may begin TLS
 
 	h2 atomic.Pointer[http2.Conn] // set once the client speaks HTTP/2
 	life
@@ -131,21 +131,21 @@ func (c *conn) serve() {
 	if c.is(stateHeader) && !c.awaitHeader() {
 		return
 	}
-	if c.tls != nil && c.tls.conn == nil {
-		if !c.handshake() {
-			return
-		}
-		if c.tls.conn.ConnectionState().NegotiatedProtocol == "h2" {
-			c.now = time.Now()
-			c.serveHTTP2(nil, false)
-			return
-		}
+	if c.tls != nil && c.tls.conn == nil && !c.begunTLS() {
+		return
 	}
 	if !c.resumed {
 		c.now = time.Now()
 	}
 	for {
 		for c.nextRequest() && c.serveRequest() {
+		}
+		if c.turnsToTLS() {
+			if !c.begunTLS() {
+				return
+			}
+			c.now = time.Now()
+			continue
 		}
 		if !c.is(stateParking) {
 			break
@@ -159,6 +159,20 @@ func (c *conn) serve() {
 	if c.is(stateLingering) {
 		c.linger()
 	}
+}
+
+// begunTLS sets up TLS, and serves the connection to its end over HTTP/2 if the client wants that. It returns false when
+// the connection must be closed.
+func (c *conn) begunTLS() bool {
+	if !c.handshake() {
+		return false
+	}
+	if c.tls.conn.ConnectionState().NegotiatedProtocol != "h2" {
+		return true
+	}
+	c.now = time.Now()
+	c.serveHTTP2(nil, false)
+	return false
 }
 
 // close ends the connection.
@@ -212,6 +226,9 @@ func (c *conn) nextRequest() bool {
 	slow := false
 	for {
 		if buf := w.rbuf[w.r:w.n]; len(buf) > 0 {
+			if c.either && c.first && buf[0] == recordHandshake {
+				return false // turnsToTLS
+			}
 			if c.first && c.tls == nil && isPreface(buf) {
 				if len(buf) >= len(http2Preface) {
 					if slow && !c.headCame() {
@@ -335,19 +352,15 @@ func (c *conn) serveRequest() bool {
 	return !c.closing
 }
 
-// protocol is the port's protocol when the connection was accepted.
-func (c *conn) protocol() model.Protocol {
-	if c.tls != nil {
-		return model.HTTPS
-	}
-	return model.HTTP
+// belongs reports whether the port serves requests as the connection brings them: with TLS, or without. Ports change.
+func (c *conn) belongs(port *routing.Port) bool {
+	return port.Protocol.Requests() && (c.tls == nil && port.Plain || c.tls != nil && port.Protocol.TLS())
 }
 
-// current is the bind's snapshot and its port. The port is nil if its protocol changed since the connection was
-// accepted.
+// current is the bind's snapshot and its port. The port is nil if the connection no longer belongs to it.
 func (c *conn) current() (*snapshot, *routing.Port) {
 	snap, port := c.bind.snapshot()
-	if port.Protocol != c.protocol() {
+	if !c.belongs(port) {
 		port = nil
 	}
 	return snap, port

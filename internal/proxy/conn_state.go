@@ -21,7 +21,8 @@ import (
 //	                                                            |
 //	                                                            +--> handed on
 //
-// A handshake for a relay ends as handed on.
+// A handshake for a relay ends as handed on. Where a port serves both cleartext and TLS, a head may turn out to be the
+// beginning of a handshake.
 //
 // Every state but parked and handed on can change to over: the connection broke, its time is up, or another connection
 // needs its place.
@@ -67,7 +68,7 @@ var next = [states]uint32{
 	stateHeader:    set(stateHandshake, stateIdle, stateHead, stateParking, stateOver),
 	stateHandshake: set(stateIdle, stateHead, stateParking, stateStreams, stateHandedOn, stateOver),
 	stateIdle:      set(stateHead, stateParking, stateOver),
-	stateHead:      set(stateServing, stateStreams, stateOver),
+	stateHead:      set(stateServing, stateStreams, stateHandshake, stateOver),
 	stateServing:   set(stateHead, stateIdle, stateParking, stateLingering, stateOver),
 	stateStreams:   set(stateOver),
 	stateParking:   set(stateParked, stateIdle, stateHead, stateOver),

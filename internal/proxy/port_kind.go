@@ -25,13 +25,33 @@ var portKinds = map[model.Protocol]*portKind{
 	model.TLS:   {begin: func(b *bind, nc net.Conn, shard uint32, header bool) { b.beginRelay(nc, shard, true, header) }},
 }
 
+// either is the kind of a port that serves requests with TLS and without: a connection's first byte decides.
+var either = &portKind{begin: func(b *bind, nc net.Conn, shard uint32, header bool) {
+	b.wg.Add(1)
+	c := newConn(b, nc, shard, false)
+	c.either = true
+	b.greet(c, header)
+}}
+
+// kindFor is the kind of a port.
+func kindFor(p *routing.Port) *portKind {
+	if p.Plain && p.Protocol.TLS() {
+		return either
+	}
+	return portKinds[p.Protocol]
+}
+
 // kindOf is the kind of one of the snapshot's ports.
 func (s *snapshot) kindOf(p *routing.Port) *portKind { return s.kinds[p.Listeners[0].ID] }
 
 // beginHTTP serves an HTTP connection, over TLS if secure is true.
 func (b *bind) beginHTTP(nc net.Conn, shard uint32, secure, header bool) {
 	b.wg.Add(1)
-	c := newConn(b, nc, shard, secure)
+	b.greet(newConn(b, nc, shard, secure), header)
+}
+
+// greet begins to serve a connection, which has a PROXY header first if header is true.
+func (b *bind) greet(c *conn, header bool) {
 	if header {
 		c.become(stateHeader)
 	}

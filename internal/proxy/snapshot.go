@@ -40,8 +40,11 @@ func (s *Server) compile(cfg *model.Config, prev *snapshot) *snapshot {
 	table, left := routing.Compile(cfg, prevTable)
 	snap := &snapshot{Snapshot: exchange.NewSnapshot(cfg, table, prevExchange), left: left, ports: map[*bind]*routing.Port{}}
 	s.compileTLS(cfg, snap, prev)
-	for _, l := range table.Listeners() {
-		snap.kinds = append(snap.kinds, portKinds[l.Listener.Protocol])
+	snap.kinds = make([]*portKind, len(table.Listeners()))
+	for _, p := range table.Ports() {
+		for _, l := range p.Listeners {
+			snap.kinds[l.ID] = kindFor(p)
+		}
 	}
 	snap.left = model.SortOmissions(snap.left)
 	return snap

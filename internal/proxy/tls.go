@@ -437,6 +437,9 @@ func (c *conn) secure() (reason telemetry.Reason, err error) {
 	if !c.headCame() {
 		err = errHandshakeRoom
 	}
+	if err == nil {
+		err = hc.replay()
+	}
 	if err != nil {
 		if errors.Is(err, errHandshakeLine) || errors.Is(err, errHandshakeRoom) {
 			return telemetry.Overload, err

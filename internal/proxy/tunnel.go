@@ -61,7 +61,7 @@ func (t *tunnel) end() {
 func (t *tunnel) rejudge(snap *snapshot, port *routing.Port) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if port != nil && port.Protocol != t.c.protocol() {
+	if port != nil && !t.c.belongs(port) {
 		port = nil
 	}
 	if !t.over && !t.c.w.ex.Rejudge(snap.Snapshot, port) {

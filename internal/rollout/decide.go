@@ -30,6 +30,7 @@ func Decide(f Facts) Outcome {
 	d.out.Finalizer = true
 	d.status = &d.out.Status
 	d.status.ObservedGeneration = f.Rollout.Generation
+	each(d.status, unobstructed)
 	d.approved()
 	d.phase()
 	if rel := d.status.Release(); rel != nil {
@@ -389,13 +390,7 @@ func (d *decision) tell(reason string, warning bool, message string) {
 
 // say sets the messages of the status.
 func (d *decision) say(message string) {
-	d.status.Message = message
-	if rel := d.status.Release(); rel != nil {
-		rel.Message = message
-	}
-	if c := d.status.Condition(rollouts.ConditionProgressing); c != nil && d.status.Phase == rollouts.PhaseProgressing {
-		c.Message = message
-	}
+	each(d.status, func(string) string { return message })
 }
 
 // progress sets the reason of the condition Progressing.

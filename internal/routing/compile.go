@@ -125,6 +125,7 @@ func (c *compiler) listener(m *model.Listener) {
 		c.omitListener(m, "port", "port %d has another listener; one of the protocol %q has its port alone", m.Port, m.Protocol)
 		return
 	}
+	port.Plain = port.Plain || m.ServesPlain()
 	l := &Listener{ID: len(c.table.listeners), Listener: m}
 	c.table.listeners = append(c.table.listeners, l)
 	c.listeners[m.Name] = l

@@ -61,6 +61,8 @@ type Port struct {
 	// Protocol is what all the listeners speak: requests are for Listener and Match, connections for Rule.
 	Protocol  model.Protocol
 	Listeners []*Listener
+	// Plain means that some listener serves clients without TLS (model.Listener.ServesPlain).
+	Plain bool
 
 	hosts hosts[Listener]
 }

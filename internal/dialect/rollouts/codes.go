@@ -23,6 +23,7 @@ const (
 	codeExactCookie       = "WR914"
 	codeMetadataIgnored   = "WR915"
 	codeMetadataClash     = "WR916"
+	codeFieldIgnored      = "WR917"
 )
 
 var codes = []resource.Code{
@@ -74,6 +75,9 @@ var codes = []resource.Code{
 	{ID: codeMetadataClash, Severity: resource.Error, Title: "rollout: label that selectors do not match",
 		Meaning: "With a label of patchPodTemplateMetadata the extra pods would not be selected any more by their Deployment, or by the Service that trafficRoutings names.",
 		Fix:     "Use another label, or remove it from the Service's selector."},
+	{ID: codeFieldIgnored, Severity: resource.Warning, Title: "rollout: field without effect",
+		Meaning: "A field of the Rollout has no effect: trafficRoutingRef (in v1alpha1 the annotation rollouts.kruise.io/trafficrouting), as Weir has no kind TrafficRouting; or enableExtraWorkloadForCanary for another workload than a Deployment, whose new pods replace stable ones.",
+		Fix:     "Write trafficRoutings in place of trafficRoutingRef; remove enableExtraWorkloadForCanary."},
 }
 
 // Codes documents the codes of this package's findings.

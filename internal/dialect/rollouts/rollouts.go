@@ -85,7 +85,7 @@ func Translate(set *resource.Set, o Options) (findings []resource.Finding, uses 
 // Steps judges the steps of one Rollout by themselves, whatever they are laid over.
 func Steps(set *resource.Set, r *rollouts.Rollout) []resource.Finding {
 	t := &translator{set: set}
-	t.metadata(r)
+	t.ignored(r)
 	t.steps(r, r.Spec.Strategy.Plan(), r.Spec.Strategy.Field())
 	resource.SortFindings(t.findings)
 	return t.findings
@@ -114,7 +114,7 @@ func (t *translator) rollout(r *rollouts.Rollout) {
 		t.workloads[id] = r.Name
 	}
 	plan, field := r.Spec.Strategy.Plan(), r.Spec.Strategy.Field()
-	t.metadata(r)
+	t.ignored(r)
 	t.steps(r, plan, field)
 	traffic := plan.Traffic()
 	t.clashes(r, traffic)
@@ -128,11 +128,22 @@ func (t *translator) rollout(r *rollouts.Rollout) {
 	t.targets(r, field)
 }
 
-// metadata judges patchPodTemplateMetadata by itself.
-func (t *translator) metadata(r *rollouts.Rollout) {
+// ignored reports fields that have no effect, whatever the steps.
+func (t *translator) ignored(r *rollouts.Rollout) {
 	if r.Spec.IgnoresMetadata() {
 		why, fix, _ := strings.Cut(rollout.MetadataIgnored, ": ")
 		t.report(r, codeMetadataIgnored, rollout.MetadataField, why, fix)
+	}
+	field := r.Spec.Strategy.Field()
+	if r.Spec.Strategy.Plan().TrafficRoutingRef != "" {
+		at := field + ".trafficRoutingRef"
+		if r.Annotations[rollouts.TrafficRoutingAnnotation] != "" { // as it is written in v1alpha1
+			at = "metadata.annotations[" + rollouts.TrafficRoutingAnnotation + "]"
+		}
+		t.report(r, codeFieldIgnored, at, "has no effect, as there is no kind TrafficRouting here", "write in trafficRoutings what the TrafficRouting says")
+	}
+	if c := r.Spec.Strategy.Canary; c != nil && c.EnableExtraWorkloadForCanary && r.Spec.Style() != rollouts.ExtraPods {
+		t.report(r, codeFieldIgnored, field+".enableExtraWorkloadForCanary", "has no effect, as new pods of a "+r.Spec.WorkloadRef.Kind+" replace stable ones", "remove it, or release a Deployment")
 	}
 }
 

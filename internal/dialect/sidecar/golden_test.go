@@ -16,7 +16,7 @@ import (
 // cases are the options of each golden.
 var cases = map[string]sidecar.Options{
 	"web": {
-		Namespace: "shop", Name: "web", Outbound: at("127.0.0.1:15001"),
+		Namespace: "shop", Name: "web", Outbound: at("127.0.0.1:15001"), Plain: true,
 		Inbound: map[int32]netip.AddrPort{8080: at("127.0.0.1:15002")}, App: map[int32]netip.AddrPort{8080: at("127.0.0.1:9001")},
 		Forwards: []sidecar.Forward{{Address: at("127.0.0.1:5432"), Namespace: "shop", Name: "db", Port: 5432}},
 	},

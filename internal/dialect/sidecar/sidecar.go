@@ -37,6 +37,9 @@ type Options struct {
 	Outbound netip.AddrPort
 	// Forwards are where connections to one port of a Service each are accepted.
 	Forwards []Forward
+	// Plain serves clients without TLS, too, at ports of HTTP. They have no identity, so that they get what policies let
+	// everybody have.
+	Plain bool
 	// TrustDomain is that of the identities.
 	TrustDomain string
 }
@@ -198,6 +201,7 @@ func (t *translator) inboundPort(p podPort, at, app netip.AddrPort) {
 	s := model.Service{Name: service, Ref: t.ref(""), Protocol: p.protocol, Endpoints: []model.Endpoint{{Address: app.String()}}}
 	r := model.Route{Ref: t.ref(fmt.Sprintf("inbound[%d]", p.number)), Attachments: []model.Attachment{{Listener: name, Hostnames: []string{"*"}}}}
 	l.Protocol = model.HTTPS
+	l.TLS.Plain = t.options.Plain && p.protocol != model.TCP
 	if p.protocol == model.TCP {
 		l.Protocol, r.Kind, s.Protocol = model.TLS, model.RouteTCP, model.HTTP
 	}

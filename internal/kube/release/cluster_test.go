@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -78,6 +79,8 @@ type toy struct {
 	// left is how many writes there are until the controller is killed at one: before it, or after.
 	left  int
 	after bool
+	// refuse is the error of a write, as writes names it; nil if it is accepted.
+	refuse func(what string) error
 
 	*Controller
 	told []string // Events
@@ -109,8 +112,11 @@ func newToy(t *testing.T, steps string) *toy {
 
 // start has a new controller, which knows nothing.
 func (c *toy) start() {
-	c.Controller = &Controller{Providers: provider.All(), Logger: slog.New(slog.DiscardHandler), objects: c}
-	c.Controller.events = newEvents(c.Controller)
+	c.Controller = &Controller{Providers: provider.All(), Logger: slog.New(slog.DiscardHandler), objects: named{c}}
+	c.Controller.events = newEvents(c.Controller, func(e *eventsv1.Event) bool {
+		c.told = append(c.told, e.Reason)
+		return true
+	})
 	c.Controller.forget()
 }
 
@@ -122,14 +128,11 @@ func (c *toy) run(until func() bool) {
 			return
 		}
 		again, err := c.reconcile(c.Context(), name)
-		for len(c.Controller.events.waiting) > 0 {
-			c.told = append(c.told, (<-c.Controller.events.waiting).Reason)
-		}
 		switch {
 		case errors.Is(err, errKilled):
 			c.start()
 			continue
-		case err != nil && !apierrors.IsConflict(err):
+		case err != nil && !apierrors.IsConflict(err) && c.refuse == nil:
 			c.Fatal(err)
 		}
 		if again == 0 || again > 100*time.Millisecond { // something may change earlier
@@ -320,6 +323,11 @@ func (c *toy) key(kind schema.GroupVersionKind) edit.Key {
 func (c *toy) write(what string, do func() error) error {
 	if c.left--; c.left == 0 && !c.after {
 		return errKilled
+	}
+	if c.refuse != nil {
+		if err := c.refuse(what); err != nil {
+			return err
+		}
 	}
 	if err := do(); err != nil {
 		return err

@@ -66,7 +66,9 @@ type Controller struct {
 	waiting map[types.NamespacedName]bool
 	// told is when a status was stored last, of those Rollouts that there are.
 	told map[types.NamespacedName]time.Time
-	away string // why nothing is carried out; empty if it is
+	// obstructions are what keeps Rollouts from being carried on, of those that are.
+	obstructions map[types.NamespacedName]obstruction
+	away         string // why nothing is carried out; empty if it is
 }
 
 // cluster has the objects of users; *edit.Objects is one.
@@ -95,12 +97,13 @@ var rolloutKind = edit.GVK(rollouts.Group, "v1beta1", "Rollout")
 // Run carries Rollouts out until ctx ends. It waits for their definition, and stands back where OpenKruise's own
 // controller is.
 func (c *Controller) Run(ctx context.Context) error {
-	c.events = newEvents(c)
+	written := kube.NewEvents(c.Client, maxWaiting, writers, c.Logger)
+	c.events = newEvents(c, written.Add)
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	defer cancel()
-	wait.Go(func() { c.events.run(ctx) })
+	wait.Go(func() { written.Run(ctx) })
 	for {
 		why, err := Obstacle(ctx, c.Client)
 		if err != nil && ctx.Err() == nil {
@@ -163,7 +166,7 @@ func (c *Controller) carry(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.objects = objects
+	c.objects = named{objects}
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	defer c.queue.ShutDown()
@@ -206,7 +209,7 @@ func (c *Controller) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.uses, c.used, c.waiting = map[object]map[types.NamespacedName]bool{}, map[types.NamespacedName][]object{}, map[types.NamespacedName]bool{}
-	c.told = map[types.NamespacedName]time.Time{}
+	c.told, c.obstructions = map[types.NamespacedName]time.Time{}, map[types.NamespacedName]obstruction{}
 	c.stats.begin()
 }
 
@@ -263,6 +266,7 @@ func (c *Controller) concern(r types.NamespacedName, objects []object) {
 	}
 	if delete(c.used, r); len(objects) == 0 {
 		delete(c.told, r)
+		delete(c.obstructions, r)
 		c.stats.gone(r)
 		return
 	}

@@ -5,18 +5,14 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/weirmesh/weir/internal/kube"
-	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/rollout"
 )
 
@@ -28,24 +24,23 @@ const (
 	writers = 4
 	// maxTold bounds the warnings that are remembered.
 	maxTold = 1000
-	// eventTimeout bounds one write.
-	eventTimeout = 10 * time.Second
 	// again is how long one sentence about one object is not repeated.
 	again = 10 * time.Minute
 )
 
-// events writes Events about Rollouts, and the log.
+// events tells Events about Rollouts, and the log.
 type events struct {
-	*Controller
-	waiting chan *eventsv1.Event
-	limit   loglimit.Limiter
+	log      *slog.Logger
+	reporter kube.Reporter
+	// add has an Event written, unless too many wait: the log has it.
+	add func(*eventsv1.Event) bool
 
 	mu   sync.Mutex
 	told map[string]time.Time
 }
 
-func newEvents(c *Controller) *events {
-	return &events{Controller: c, waiting: make(chan *eventsv1.Event, maxWaiting), told: map[string]time.Time{}}
+func newEvents(c *Controller, add func(*eventsv1.Event) bool) *events {
+	return &events{log: c.Logger, reporter: kube.Reporter{Controller: "weirmesh.github.io/rollouts", Instance: c.Instance}, add: add, told: map[string]time.Time{}}
 }
 
 // tell tells one event. What was told of an object a short while ago is not repeated if it is a warning that lasts.
@@ -57,26 +52,13 @@ func (e *events) tell(about *unstructured.Unstructured, event rollout.Event) {
 	if event.Warning {
 		level, kind = slog.LevelWarn, corev1.EventTypeWarning
 	}
-	e.Logger.Log(context.Background(), level, "rollout", "object", about.GetNamespace()+"/"+about.GetName(), "event", event.Message)
+	e.log.Log(context.Background(), level, "rollout", "object", about.GetNamespace()+"/"+about.GetName(), "event", event.Message)
 	suffix := make([]byte, 8)
 	_, _ = rand.Read(suffix) // it never fails
-	name := about.GetName()
-	if most := 253 - 17; len(name) > most {
-		name = strings.TrimRight(name[:most], "-.")
+	regarding := corev1.ObjectReference{
+		APIVersion: about.GetAPIVersion(), Kind: about.GetKind(), Namespace: about.GetNamespace(), Name: about.GetName(), UID: about.GetUID(), ResourceVersion: about.GetResourceVersion(),
 	}
-	v := &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: about.GetNamespace(), Name: name + "." + hex.EncodeToString(suffix)},
-		EventTime:           metav1.NewMicroTime(time.Now()),
-		ReportingController: "weirmesh.github.io/rollouts", ReportingInstance: kube.Cut(e.Instance, 128),
-		Type: kind, Reason: event.Reason, Action: "Release", Note: kube.Cut(event.Message, 1024),
-		Regarding: corev1.ObjectReference{
-			APIVersion: about.GetAPIVersion(), Kind: about.GetKind(), Namespace: about.GetNamespace(), Name: about.GetName(), UID: about.GetUID(), ResourceVersion: about.GetResourceVersion(),
-		},
-	}
-	select {
-	case e.waiting <- v:
-	default: // the log has it
-	}
+	_ = e.add(e.reporter.Event(regarding, hex.EncodeToString(suffix), kind, event.Reason, "Release", event.Message))
 }
 
 func (e *events) repeated(what string) bool {
@@ -93,29 +75,4 @@ func (e *events) repeated(what string) bool {
 	}
 	e.told[what] = now
 	return false
-}
-
-// run writes Events until ctx ends.
-func (e *events) run(ctx context.Context) {
-	var wait sync.WaitGroup
-	for range writers {
-		wait.Go(func() { e.write(ctx) })
-	}
-	wait.Wait()
-}
-
-func (e *events) write(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case v := <-e.waiting:
-			write, cancel := context.WithTimeout(ctx, eventTimeout)
-			err := e.Client.Create(write, v)
-			cancel()
-			if err != nil && ctx.Err() == nil && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-				e.limit.Log(e.Logger, slog.LevelWarn, "", "an event could not be written", "object", v.Regarding.Name, "reason", v.Reason, "error", err)
-			}
-		}
-	}
 }

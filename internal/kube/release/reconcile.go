@@ -60,8 +60,14 @@ func (c *Controller) reconcile(ctx context.Context, name types.NamespacedName) (
 	for range decisions {
 		t := &turn{Controller: c, name: name, draft: &d}
 		on, wait, err := t.run(ctx)
-		if err != nil || !on {
-			return wait, err
+		if err != nil {
+			return 0, errors.Join(err, t.obstructed(ctx, err)) // people see what does not succeed
+		}
+		if !on {
+			t.mu.Lock()
+			delete(t.obstructions, name)
+			t.mu.Unlock()
+			return wait, nil
 		}
 	}
 	return 0, errBusy
@@ -307,20 +313,24 @@ func (t *turn) carryOut(ctx context.Context, out *rollout.Outcome) (on bool, unt
 	changed := !apiequality.Semantic.DeepEqual(out.Status, t.r.Status)
 	t.draft.add(t, out.Status, out.Events...)
 	switch a := out.Action; {
-	case a != nil && (a.Late() || !t.draft.counts()):
-		if err := t.act(ctx, *a); err != nil {
-			return false, 0, errors.Join(err, t.store(ctx)) // people see what does not succeed
-		}
-		return true, 0, nil
 	case a != nil:
-		if err := t.store(ctx); err != nil {
+		again := t.again()
+		if !again && !a.Late() && t.draft.counts() {
+			if err := t.store(ctx); err != nil {
+				return false, 0, err
+			}
+		}
+		if err := t.act(ctx, *a); err != nil {
 			return false, 0, err
 		}
-		return true, 0, t.act(ctx, *a)
+		if again && !a.Late() {
+			err = t.store(ctx)
+		}
+		return true, 0, err
 	case changed:
 		return true, 0, nil
 	}
-	if untold = t.untold(); untold == 0 {
+	if t.draft.counts() {
 		if err := t.store(ctx); err != nil {
 			return false, 0, err
 		}
@@ -335,7 +345,13 @@ func (t *turn) carryOut(ctx context.Context, out *rollout.Outcome) (on bool, unt
 		}
 		on = len(changes) > 0
 	}
-	if !on && !out.Finalizer {
+	free := !on && !out.Finalizer && slices.Contains(t.live.GetFinalizers(), finalizer)
+	if untold = t.untold(); untold == 0 && !(free && t.again()) {
+		if err := t.store(ctx); err != nil {
+			return false, 0, err
+		}
+	}
+	if free {
 		on, _, err = t.setFinalizer(ctx, false)
 	}
 	return on, untold, err

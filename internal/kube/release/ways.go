@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -392,9 +391,6 @@ func (t *turn) makeCanary(ctx context.Context, hash string) error {
 		return err
 	}
 	_, err := t.objects.Create(ctx, u)
-	if apierrors.IsInvalid(err) {
-		return fmt.Errorf("the Service of the new version cannot be made: %w", err)
-	}
 	return err
 }
 

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"strconv"
+	"strings"
 
 	kjson "sigs.k8s.io/json"
 )
@@ -50,7 +53,45 @@ func ReadRecord(text string) (*Record, error) {
 	if r.UID == "" || r.Pods < 0 {
 		return nil, errors.New("the annotation " + RecordAnnotation + " lacks the workload's UID, or has a negative number of pods")
 	}
+	for path, v := range r.Was {
+		if !mayBe(path[strings.LastIndexByte(path, '.')+1:], v) {
+			return nil, fmt.Errorf("the annotation %s has a value for %q that no workload has there", RecordAnnotation, path)
+		}
+	}
 	return r, nil
+}
+
+// mayBe reports whether the field of that name can have a value: what no API server takes could never be put back. Names
+// that no kind of workload has here are left alone, as nobody reads them.
+func mayBe(name string, v any) bool {
+	if v == nil {
+		return true
+	}
+	switch name {
+	case "paused", "unorderedUpdate":
+		_, ok := v.(bool)
+		return ok
+	case "type":
+		_, ok := v.(string)
+		return ok
+	case "maxSurge", "maxUnavailable", "partition":
+		switch v := v.(type) {
+		case int64:
+			return v >= 0 && v <= math.MaxInt32
+		case string:
+			digits, percent := strings.CutSuffix(v, "%")
+			_, err := strconv.ParseUint(digits, 10, 31)
+			return percent && err == nil
+		}
+		return false
+	case "rollingUpdate":
+		m, ok := v.(map[string]any)
+		for name, v := range m {
+			ok = ok && mayBe(name, v)
+		}
+		return ok
+	}
+	return true
 }
 
 // Text is the annotation's value.

@@ -252,3 +252,36 @@ func (w *world) same(before, image string) {
 		w.Fatal(err)
 	}
 }
+
+// passes releases a version by as many steps as wait for approval, begins another one, and takes that back: each time all is
+// as it was before.
+func (w *world) passes(before string, waiting int32) {
+	w.Helper()
+	w.until(rollouts.PhaseHealthy, 0)
+	w.release("v2")
+	for step := range waiting {
+		w.until(rollouts.PhaseProgressing, step+1)
+		w.approve()
+	}
+	w.until(rollouts.PhaseHealthy, 0)
+	w.same(before, "v2")
+
+	w.release("v3")
+	w.until(rollouts.PhaseProgressing, 1)
+	w.release("v2") // taken back
+	w.until(rollouts.PhaseHealthy, 0)
+	w.same(before, "v2")
+}
+
+// remove deletes the Rollout, and waits until all but the image is as it was before.
+func (w *world) remove(before, image string) {
+	w.Helper()
+	u, err := w.get(rolloutKind)
+	if err == nil {
+		err = admin.Delete(w.Context(), u)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.same(before, image)
+}

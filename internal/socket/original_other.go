@@ -1,0 +1,11 @@
+//go:build !linux
+
+package socket
+
+import (
+	"net/netip"
+	"syscall"
+)
+
+// OriginalDestination fails: there are no redirects.
+func OriginalDestination(uintptr) (netip.AddrPort, error) { return netip.AddrPort{}, syscall.EINVAL }
