@@ -66,12 +66,12 @@ func port(t *testing.T) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(weirtest.FreePort(t)))
 }
 
-func startController(t *testing.T, name string) *controllerProcess {
+func startController(t *testing.T, name string, args ...string) *controllerProcess {
 	t.Helper()
 	at := port(t)
 	p := &controllerProcess{t: t, url: "https://" + at + "/convert", admin: port(t), ended: make(chan error, 1)}
-	p.Cmd = weirtest.Command("controller", "--kubeconfig="+server.Kubeconfig, "--namespace="+own, "--name="+name, "--proxy-image=weir:dev",
-		"--feed-address=127.0.0.1:0", "--admin="+p.admin, "--conversion-address="+at, "--conversion-url="+p.url, "--drain-delay=0s")
+	p.Cmd = weirtest.Command(append([]string{"controller", "--kubeconfig=" + server.Kubeconfig, "--namespace=" + own, "--name=" + name, "--proxy-image=weir:dev",
+		"--feed-address=127.0.0.1:0", "--admin=" + p.admin, "--conversion-address=" + at, "--conversion-url=" + p.url, "--drain-delay=0s"}, args...)...)
 	p.Stdout, p.Stderr = &p.log, &p.log
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
