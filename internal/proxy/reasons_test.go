@@ -199,7 +199,7 @@ func provocations() []provocation {
 				}
 				return 0
 			}},
-		{reason: telemetry.ClientOverload, status: 503, config: at(model.HTTP, func(t *testing.T) string { address, _ := reader(t); return address }),
+		{reason: telemetry.ClientOverload, status: 503, config: at(model.HTTP, func(t *testing.T) string { address, _, _ := reader(t); return address }),
 			edit: func(o *Options) { o.MaxInFlight = 1 }, client: func(t *testing.T, s *testServer) int {
 				silent := newTalk(t, s.addr())
 				silent.send(postLength)

@@ -3,10 +3,12 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -36,20 +38,45 @@ func (k *talk) get(path string, lines ...string) (int, string) {
 	return resp.StatusCode, body
 }
 
-// reader is a backend that reads each request to its end before it answers. A request for /held waits for release.
-func reader(t *testing.T) (address string, release func()) {
+// reader is a backend that reads each request to its end before it answers. A request for /held waits for release; held is
+// told of it.
+func reader(t *testing.T) (address string, held chan struct{}, release func()) {
 	ch := make(chan struct{})
+	held = make(chan struct{}, 100)
 	var once sync.Once
 	release = func() { once.Do(func() { close(ch) }) }
 	address = backend(t, func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		if r.URL.Path == "/held" {
+			held <- struct{}{}
 			<-ch
 		}
 		io.WriteString(w, "ok")
 	})
 	t.Cleanup(release)
-	return address, release
+	return address, held, release
+}
+
+// hold sends requests for /held, each over a connection of its own, until one is not refused but held.
+func hold(t *testing.T, from, addr string, held chan struct{}) (k *talk) {
+	t.Helper()
+	until(t, "no request is held", func() bool {
+		k = talkFrom(t, from, addr)
+		k.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n")
+		for {
+			select {
+			case <-held:
+				k.SetReadDeadline(time.Now().Add(patience))
+				return true
+			default:
+			}
+			k.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
+			if _, err := k.r.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
+				return false
+			}
+		}
+	})
+	return k
 }
 
 // headsAlone are clients' requests of which only the head comes. statuses are those of the answers that came nevertheless.
@@ -165,7 +192,7 @@ func TestHeadsOfUploadsKeepNobodyOut(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			address, release := reader(t)
+			address, held, release := reader(t)
 			cfg := plain(address)
 			if test.edit != nil {
 				test.edit(cfg)
@@ -187,9 +214,7 @@ func TestHeadsOfUploadsKeepNobodyOut(t *testing.T) {
 			until(t, "no silent upload was answered", func() bool { return h.count(503) > 0 })
 
 			// While the other client has a place, the first one is beyond its part.
-			waits := talkFrom(t, "127.0.0.2", s.addr())
-			waits.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n")
-			until(t, "the other client has no place", func() bool { return s.load().Clients == 2 })
+			waits := hold(t, "127.0.0.2", s.addr(), held)
 			more := talkFrom(t, "127.0.0.1", s.addr())
 			until(t, "the first client is not refused", func() bool {
 				status, body := more.get("/")
@@ -225,7 +250,7 @@ func TestHeadsOfUploadsKeepNobodyOut(t *testing.T) {
 func TestClientsBehindATrustedProxyHaveTheirParts(t *testing.T) {
 	t.Parallel()
 	const most = 40
-	address, _ := reader(t)
+	address, _, _ := reader(t)
 	s := serve(t, behind(plain(address), model.Front{TrustedProxies: []string{loopback}}), func(o *Options) { o.MaxInFlight, o.MinBodyRate = most, -1 })
 	var h headsAlone
 	h.overHTTP1(t, s, "127.0.0.1", "POST / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1\r\nContent-Length: 5\r\n\r\n", "", most)
@@ -255,7 +280,7 @@ func TestHeadsOfUploadsKeepNobodyFromAService(t *testing.T) {
 	for name, limits := range map[string]model.Limits{"the service's": {Requests: 10}, "its endpoint's": {EndpointRequests: 10}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			address, _ := reader(t)
+			address, _, _ := reader(t)
 			cfg := plain(address)
 			cfg.Services[0].Limits = &limits
 			s := serve(t, cfg, func(o *Options) { o.MinBodyRate = -1 })
@@ -277,7 +302,7 @@ func TestHeadsOfUploadsKeepNobodyFromAService(t *testing.T) {
 // An upload that makes a pause is not one that has sent nothing.
 func TestAnUploadThatPausesKeepsItsPlace(t *testing.T) {
 	t.Parallel()
-	address, _ := reader(t)
+	address, _, _ := reader(t)
 	s := serve(t, plain(address), func(o *Options) { o.MaxInFlight, o.MinBodyRate = 4, -1 })
 	uploads := talkFrom(t, "127.0.0.1", s.addr())
 	uploads.send(postLength + "hel")
@@ -302,7 +327,7 @@ func TestAnUploadThatPausesKeepsItsPlace(t *testing.T) {
 func TestAConnectionHasAPartOfItsAddress(t *testing.T) {
 	t.Parallel()
 	const most = 40
-	address, _ := reader(t)
+	address, _, _ := reader(t)
 	s := serve(t, plain(address), func(o *Options) { o.MaxInFlight, o.MinBodyRate = most, -1 })
 	other := talkFrom(t, "127.0.0.1", s.addr())
 	other.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n")

@@ -176,6 +176,7 @@ func TestLastingAnswersHoldUpNoShortOnes(t *testing.T) {
 				t.Error(err)
 			}
 			transport.CloseIdleConnections()
+			time.Sleep(time.Minute) // an alert that nobody reads any more is given up
 		})
 	}
 }
