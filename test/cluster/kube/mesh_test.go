@@ -24,6 +24,8 @@ import (
 	"google.golang.org/grpc/status"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weirmesh/weir/internal/feed"
@@ -88,7 +90,10 @@ func TestPodsGetTheirIdentities(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = admin.Delete(context.Background(), &corev1.Secret{ObjectMeta: named(own, name)}) })
 	}
-	p := startController(t, "mesh-1", "--feed-address="+at, "--mesh", "--mesh-authority-secret="+given)
+	if err := admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: own}}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	p := startController(t, "mesh-1", "--feed-address="+at, "--mesh")
 	ns := namespace(t)
 	account := &corev1.ServiceAccount{ObjectMeta: named(ns, "cart")}
 	create(t, account)
@@ -163,8 +168,11 @@ func TestPodsGetTheirIdentities(t *testing.T) {
 			t.Errorf("a token %s: %v", name, err)
 		}
 	}
+	p.counts(`result="signed"} 1`, `result="refused"} 3`, `result="failed"} 0`)
+	p.stop()
 	// The user's authority comes: it is trusted first, and signs later.
 	create(t, asCertManagerWritesIt(t, given))
+	p = startController(t, "mesh-2", "--feed-address="+at, "--mesh", "--mesh-authority-secret="+given)
 	verify := func(who, by *spiffe.Identity) error {
 		chain := []*x509.Certificate{}
 		for _, der := range who.Certificate.Certificate {
@@ -200,18 +208,27 @@ func TestPodsGetTheirIdentities(t *testing.T) {
 	if _, err := c.Sign(t.Context(), []byte("x")); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a pod that is gone: %v", err)
 	}
+	p.counts(`result="signed"} 1`, `result="refused"} 1`, `result="failed"} 0`)
+}
+
+// counts checks the replica's metrics of identities.
+func (p *controllerProcess) counts(want ...string) {
+	p.t.Helper()
 	answer, err := http.Get("http://" + p.admin + "/metrics")
 	if err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
-	for _, want := range []string{`weir_controller_identities_total{result="signed"} 2`, `weir_controller_identities_total{result="refused"} 4`, "weir_controller_identity_authority_expiry_timestamp_seconds "} {
-		if !bytes.Contains(text, []byte(want)) {
-			t.Errorf("the metrics lack %s", want)
+	for _, w := range want {
+		if w = "weir_controller_identities_total{" + w; !bytes.Contains(text, []byte(w+"\n")) {
+			p.t.Errorf("the metrics lack %s", w)
 		}
+	}
+	if !bytes.Contains(text, []byte("\nweir_controller_identity_authority_expiry_timestamp_seconds ")) {
+		p.t.Error("the metrics do not say when the authority ends")
 	}
 }
