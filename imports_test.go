@@ -42,7 +42,6 @@ var importTable = map[string][]string{
 	"internal/reach":              {},
 	"internal/http2":              {"internal/http1", "internal/budget", "internal/pace", "internal/socket"},
 	"internal/socket":             {},
-	"internal/intercept":          {"internal/socket"},
 	"internal/probe":              {"internal/loglimit"},
 	"internal/inject":             {"internal/probe"},
 	"internal/clientaddr":         {},

@@ -99,10 +99,11 @@ func keepServices(_ *list[Service], all [][]Service, _ *listenerSet) []Service {
 }
 
 type bind struct {
-	owner   Owner
-	network string
-	address string
-	port    int32
+	owner    Owner
+	redirect string
+	network  string
+	address  string
+	port     int32
 }
 
 // listenerSet holds the listeners accepted so far.
@@ -116,7 +117,7 @@ func (s *listenerSet) add(l Listener) bool {
 	if s.names == nil {
 		s.names, s.framings, s.hosts = map[string]bool{}, map[bind]string{}, map[bind]map[string]bool{}
 	}
-	b := bind{l.Owner, l.Protocol.Network(), l.Address, l.Port}
+	b := bind{l.Owner, l.Redirect, l.Protocol.Network(), l.Address, l.Port}
 	framing := l.framing()
 	if f, ok := s.framings[b]; s.names[l.Name] || ok && f != framing || s.hosts[b][l.Hostname] {
 		return false

@@ -53,7 +53,20 @@ type Listener struct {
 	Workload string `json:"workload,omitempty"`
 	// WorkloadPort is the port of the workload's pods that policies judge by.
 	WorkloadPort int32 `json:"workloadPort,omitempty"`
+	// Redirect names the redirect of the pod's network that brings the listener's connections, one of Redirects. The
+	// listener has no socket of its own then: Address and Port are those that clients meant, and Port may be 0 for any that
+	// no other listener of the redirect has. Empty is for listeners with a socket.
+	Redirect string `json:"redirect,omitempty"`
 }
+
+// Redirects of a pod's network: RedirectInbound brings connections to the pod, RedirectOutbound those from it.
+const (
+	RedirectInbound  = "inbound"
+	RedirectOutbound = "outbound"
+)
+
+// Redirects returns the redirects that there are.
+func Redirects() []string { return []string{RedirectInbound, RedirectOutbound} }
 
 // ListenerTLS terminates TLS on a listener.
 type ListenerTLS struct {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -127,13 +128,28 @@ func (v *validator) hasListener(name string) bool {
 	return ok
 }
 
+// redirect checks a listener's port, and what a redirect asks of it.
+func (v *validator) redirect(where Ref, l *Listener) {
+	least := int32(1)
+	if l.Redirect != "" {
+		least = 0
+		if !slices.Contains(Redirects(), l.Redirect) {
+			v.fail(where, "redirect", "%q is unknown to this version; use one of %q", l.Redirect, Redirects())
+		}
+		if l.Front != nil {
+			v.fail(where, "front", "is set, but no proxies are in front of a redirect")
+		}
+	}
+	if l.Port < least || l.Port > 65535 {
+		v.fail(where, "port", "%d is not a port", l.Port)
+	}
+}
+
 // listener checks a listener by itself.
 func (v *validator) listener(l *Listener) {
 	where := l.Ref
 	v.front(where, l.Front)
-	if l.Port < 1 || l.Port > 65535 {
-		v.fail(where, "port", "%d is not a port", l.Port)
-	}
+	v.redirect(where, l)
 	if _, err := netip.ParseAddr(l.Address); l.Address != "" && err != nil {
 		v.fail(where, "address", "%q is not an IP address", l.Address)
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -40,7 +41,8 @@ type conn struct {
 	tls    *tlsSession // nil in cleartext
 	peer   exchange.Peer
 	shard  uint32
-	either bool // in cleartext so far; the client may begin TLS
+	to     netip.AddrPort // what the client meant, if a redirect brought the connection
+	either bool           // in cleartext so far; the client may begin TLS
 
 	h2 atomic.Pointer[http2.Conn] // set once the client speaks HTTP/2
 	life
@@ -98,9 +100,10 @@ type work struct {
 
 var workPool = sync.Pool{New: func() any { return &work{rbuf: make([]byte, readSize)} }}
 
-func newConn(b *bind, nc net.Conn, shard uint32, secure bool) *conn {
-	c := &conn{srv: b.srv, bind: b, sock: nc, nc: nc, shard: shard, idling: idling{first: true}}
-	c.peer.Come(nc, "http", b.port)
+// newConn is a connection to a port of the bind; to is what its client meant, if a redirect brought it.
+func newConn(b *bind, nc net.Conn, shard uint32, to netip.AddrPort, secure bool) *conn {
+	c := &conn{srv: b.srv, bind: b, sock: nc, nc: nc, shard: shard, to: to, idling: idling{first: true}}
+	c.peer.Come(nc, "http", b.portOf(to))
 	if sc, ok := nc.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
 			c.socket = raw
@@ -354,12 +357,12 @@ func (c *conn) serveRequest() bool {
 
 // belongs reports whether the port serves requests as the connection brings them: with TLS, or without. Ports change.
 func (c *conn) belongs(port *routing.Port) bool {
-	return port.Protocol.Requests() && (c.tls == nil && port.Plain || c.tls != nil && port.Protocol.TLS())
+	return port != nil && port.Protocol.Requests() && (c.tls == nil && port.Plain || c.tls != nil && port.Protocol.TLS())
 }
 
 // current is the bind's snapshot and its port. The port is nil if the connection no longer belongs to it.
 func (c *conn) current() (*snapshot, *routing.Port) {
-	snap, port := c.bind.snapshot()
+	snap, port := c.bind.serving(c.to)
 	if !c.belongs(port) {
 		port = nil
 	}

@@ -55,17 +55,30 @@ func (s *Server) rejudge(snap, prev *snapshot) {
 		return
 	}
 	for b, port := range snap.ports {
-		if before := prev.ports[b]; before != nil && !snap.SameAccess(port, prev.Snapshot, before) {
-			b.rejudge(snap, port)
+		if before := prev.ports[b]; before != nil {
+			b.rejudge(snap, port, prev, before)
 		}
 	}
 }
 
-func (b *bind) rejudge(snap *snapshot, port *routing.Port) {
+func (b *bind) rejudge(snap *snapshot, port *routing.Port, prev *snapshot, before *routing.Port) {
+	same := func(now, then *routing.Port) bool {
+		if now == nil || then == nil {
+			return now == then
+		}
+		return snap.SameAccess(now, prev.Snapshot, then)
+	}
+	if b.redirect == "" && same(port, before) {
+		return
+	}
 	for _, r := range b.relays.list() {
-		r.rejudge(snap, port)
+		if now := port.Meant(r.to); !same(now, before.Meant(r.to)) {
+			r.rejudge(snap, now)
+		}
 	}
 	for _, t := range b.tunnels.list() {
-		t.rejudge(snap, port)
+		if now := port.Meant(t.c.to); !same(now, before.Meant(t.c.to)) {
+			t.rejudge(snap, now)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -56,14 +57,16 @@ type bind struct {
 	address string
 	number  int32
 	port    string // number as text
-	socket  socket.Bound
-	ln      net.Listener  // the socket's listener
-	queue   *socket.Queue // the queue of ln while connections are accepted from it; nil where ln must accept
-	config  *tls.Config
-	metrics *telemetry.Listener
-	phase   atomic.Int32
-	last    atomic.Pointer[snapshot] // the last snapshot with the port, once the current one no longer has it
-	shared  atomic.Bool              // another process accepts from the same socket: connections waiting in its queue are not lost
+	// redirect is not empty for the socket of a redirect, whose connections are for the ports that their clients meant.
+	redirect string
+	socket   socket.Bound
+	ln       net.Listener  // the socket's listener
+	queue    *socket.Queue // the queue of ln while connections are accepted from it; nil where ln must accept
+	config   *tls.Config
+	metrics  *telemetry.Listener
+	phase    atomic.Int32
+	last     atomic.Pointer[snapshot] // the last snapshot with the port, once the current one no longer has it
+	shared   atomic.Bool              // another process accepts from the same socket: connections waiting in its queue are not lost
 
 	accepting chan struct{} // closed when the accept loop has ended
 	quit      chan struct{} // closed to end the accept loop
@@ -76,17 +79,26 @@ type bind struct {
 	tunnels lasting[*tunnel]
 }
 
+// redirectKey names the socket of a redirect in place of an address.
+func redirectKey(redirect string) string { return "redirect/" + redirect }
+
 func portKey(address string, number int32) string {
 	return net.JoinHostPort(address, strconv.Itoa(int(number)))
 }
 
 // portName is the name of a port's socket.
 func portName(p *routing.Port) socket.Name {
+	if p.Redirect != "" {
+		return socket.Name{Network: p.Protocol.Network(), Address: redirectKey(p.Redirect)}
+	}
 	return socket.Name{Network: p.Protocol.Network(), Address: portKey(p.Address, p.Number)}
 }
 
 // name is the name of the bind's socket.
 func (b *bind) name() socket.Name {
+	if b.redirect != "" {
+		return socket.Name{Network: b.socket.Network(), Address: redirectKey(b.redirect)}
+	}
 	return socket.Name{Network: b.socket.Network(), Address: portKey(b.address, b.number)}
 }
 
@@ -96,13 +108,15 @@ func (s *Server) open(p *routing.Port) (*bind, *ListenError) {
 	bound, err := s.opt.Listen(name.Network, name.Address)
 	if err != nil {
 		e := &ListenError{Address: p.Address, Port: p.Number, Err: err, port: p}
-		for _, l := range p.Listeners {
-			e.Listeners, e.Refs = append(e.Listeners, l.Listener.Name), append(e.Refs, l.Listener.Ref)
+		for _, m := range p.All() {
+			for _, l := range m.Listeners {
+				e.Listeners, e.Refs = append(e.Listeners, l.Listener.Name), append(e.Refs, l.Listener.Ref)
+			}
 		}
 		return nil, e
 	}
 	b := &bind{
-		srv: s, address: p.Address, number: p.Number, port: strconv.Itoa(int(p.Number)), socket: bound, ln: bound.Stream,
+		srv: s, address: p.Address, number: p.Number, port: strconv.Itoa(int(p.Number)), redirect: p.Redirect, socket: bound, ln: bound.Stream,
 		metrics:   s.opt.Metrics.Listener(name.Address),
 		accepting: make(chan struct{}), quit: make(chan struct{}),
 		conns: map[*conn]struct{}{},
@@ -122,6 +136,13 @@ func (b *bind) snapshot() (*snapshot, *routing.Port) {
 		p = snap.ports[b]
 	}
 	return snap, p
+}
+
+// serving is the configuration for a connection to the port that the client meant, and that port in it. The port is nil if
+// the configuration has it no more; that happens to connections of redirects alone.
+func (b *bind) serving(to netip.AddrPort) (*snapshot, *routing.Port) {
+	snap, port := b.snapshot()
+	return snap, port.Meant(to)
 }
 
 // run starts the accept loop; drain ends it.
@@ -180,7 +201,7 @@ func (b *bind) take() error {
 // plain is portKind.plain of the port.
 func (b *bind) plain() bool {
 	snap, port := b.snapshot()
-	return snap.kindOf(port).plain
+	return port.Redirect == "" && snap.kindOf(port).plain
 }
 
 // pause waits for d, but no longer than the bind lives.
@@ -198,7 +219,21 @@ func (b *bind) start(nc net.Conn) {
 	s := b.srv
 	n := s.connections.Add(1)
 	shard := s.shard.Add(1)
-	snap, port := b.snapshot()
+	var to netip.AddrPort
+	if b.redirect != "" {
+		var err error
+		if to, err = s.opt.Original(nc); err != nil {
+			s.connections.Add(-1)
+			b.lost(nc, shard, err)
+			return
+		}
+	}
+	snap, port := b.serving(to)
+	if port == nil {
+		s.connections.Add(-1)
+		b.lost(nc, shard, errNobodyMeant)
+		return
+	}
 	kind := snap.kindOf(port)
 	f := snap.Listeners[port.Listeners[0].ID].Front // all listeners of a port agree about the PROXY protocol
 	if !b.mayKnock(f, nc, shard) {
@@ -215,7 +250,7 @@ func (b *bind) start(nc net.Conn) {
 		return
 	}
 	b.metrics.Opened(shard)
-	kind.begin(b, nc, shard, f != nil && f.Header)
+	kind.begin(b, accepted{nc, shard, to, f != nil && f.Header})
 }
 
 // serve serves a connection in a new goroutine.

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"net"
+	"net/netip"
 	"time"
 
 	"github.com/weirmesh/weir/internal/exchange"
@@ -59,6 +61,9 @@ type Options struct {
 	// Listen opens the socket of a port: for connections with the network "tcp", for datagrams with "udp" (see
 	// model.Protocol.Network). nil means socket.Open.
 	Listen socket.Opener
+	// Original returns the address that the client of a redirected connection meant; the connection is reset if it fails.
+	// nil means socket.OriginalDestination.
+	Original func(net.Conn) (netip.AddrPort, error)
 	// PortsChanged is called when Server.Unbound has changed since the last Apply: a port was finally bound, or fails
 	// for another reason. It may be nil.
 	PortsChanged func()
@@ -77,6 +82,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Listen == nil {
 		o.Listen = socket.Open
+	}
+	if o.Original == nil {
+		o.Original = original
 	}
 	if o.PortsChanged == nil {
 		o.PortsChanged = func() {}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net"
+	"net/netip"
 
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
@@ -12,25 +13,34 @@ type portKind struct {
 	// plain: the port serves HTTP in cleartext. It accepts connections in batches, and answers a connection that it has
 	// no place for.
 	plain bool
-	// begin starts to serve a new connection without waiting for it. header says that the connection begins with a
-	// PROXY header.
-	begin func(b *bind, nc net.Conn, shard uint32, header bool)
+	// begin starts to serve a new connection without waiting for it.
+	begin func(b *bind, a accepted)
+}
+
+// accepted is a new connection.
+type accepted struct {
+	net.Conn
+	shard uint32
+	// to is the address that the client meant, if a redirect brought the connection.
+	to netip.AddrPort
+	// header says that the connection begins with a PROXY header.
+	header bool
 }
 
 // portKinds has a row for each protocol of listeners.
 var portKinds = map[model.Protocol]*portKind{
-	model.HTTP:  {plain: true, begin: func(b *bind, nc net.Conn, shard uint32, header bool) { b.beginHTTP(nc, shard, false, header) }},
-	model.HTTPS: {begin: func(b *bind, nc net.Conn, shard uint32, header bool) { b.beginHTTP(nc, shard, true, header) }},
-	model.TCP:   {begin: func(b *bind, nc net.Conn, shard uint32, header bool) { b.beginRelay(nc, shard, false, header) }},
-	model.TLS:   {begin: func(b *bind, nc net.Conn, shard uint32, header bool) { b.beginRelay(nc, shard, true, header) }},
+	model.HTTP:  {plain: true, begin: func(b *bind, a accepted) { b.beginHTTP(a, false) }},
+	model.HTTPS: {begin: func(b *bind, a accepted) { b.beginHTTP(a, true) }},
+	model.TCP:   {begin: func(b *bind, a accepted) { b.beginRelay(a, false) }},
+	model.TLS:   {begin: func(b *bind, a accepted) { b.beginRelay(a, true) }},
 }
 
 // either is the kind of a port that serves requests with TLS and without: a connection's first byte decides.
-var either = &portKind{begin: func(b *bind, nc net.Conn, shard uint32, header bool) {
+var either = &portKind{begin: func(b *bind, a accepted) {
 	b.wg.Add(1)
-	c := newConn(b, nc, shard, false)
+	c := newConn(b, a.Conn, a.shard, a.to, false)
 	c.either = true
-	b.greet(c, header)
+	b.greet(c, a.header)
 }}
 
 // kindFor is the kind of a port.
@@ -45,9 +55,9 @@ func kindFor(p *routing.Port) *portKind {
 func (s *snapshot) kindOf(p *routing.Port) *portKind { return s.kinds[p.Listeners[0].ID] }
 
 // beginHTTP serves an HTTP connection, over TLS if secure is true.
-func (b *bind) beginHTTP(nc net.Conn, shard uint32, secure, header bool) {
+func (b *bind) beginHTTP(a accepted, secure bool) {
 	b.wg.Add(1)
-	b.greet(newConn(b, nc, shard, secure), header)
+	b.greet(newConn(b, a.Conn, a.shard, a.to, secure), a.header)
 }
 
 // greet begins to serve a connection, which has a PROXY header first if header is true.
@@ -59,10 +69,10 @@ func (b *bind) greet(c *conn, header bool) {
 }
 
 // beginRelay relays a connection, inside TLS if secure is true.
-func (b *bind) beginRelay(nc net.Conn, shard uint32, secure, header bool) {
+func (b *bind) beginRelay(a accepted, secure bool) {
 	b.wg.Go(func() {
-		b.relay(nc, shard, secure, header)
-		b.metrics.Closed(shard)
+		b.relay(a, secure)
+		b.metrics.Closed(a.shard)
 		b.srv.connections.Add(-1)
 	})
 }

@@ -208,8 +208,10 @@ func (s *Server) Addrs() []Addr {
 	for _, b := range s.binds {
 		p := s.state.Load().ports[b]
 		a := Addr{Address: b.address, Port: b.number, Protocol: p.Protocol, Bound: b.socket.Addr()}
-		for _, l := range p.Listeners {
-			a.Listeners = append(a.Listeners, l.Listener.Name)
+		for _, m := range p.All() {
+			for _, l := range m.Listeners {
+				a.Listeners = append(a.Listeners, l.Listener.Name)
+			}
 		}
 		addrs = append(addrs, a)
 	}

@@ -41,9 +41,11 @@ func (s *Server) compile(cfg *model.Config, prev *snapshot) *snapshot {
 	snap := &snapshot{Snapshot: exchange.NewSnapshot(cfg, table, prevExchange), left: left, ports: map[*bind]*routing.Port{}}
 	s.compileTLS(cfg, snap, prev)
 	snap.kinds = make([]*portKind, len(table.Listeners()))
-	for _, p := range table.Ports() {
-		for _, l := range p.Listeners {
-			snap.kinds[l.ID] = kindFor(p)
+	for _, socket := range table.Ports() {
+		for _, p := range socket.All() {
+			for _, l := range p.Listeners {
+				snap.kinds[l.ID] = kindFor(p)
+			}
 		}
 	}
 	snap.left = model.SortOmissions(snap.left)

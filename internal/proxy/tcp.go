@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -37,6 +38,7 @@ type relay struct {
 	nc     net.Conn // the stream to read and write: sock, or TLS over it; only the relay's own goroutines touch it
 	up     *upstream.Conn
 	shard  uint32
+	to     netip.AddrPort // what the client meant, if a redirect brought it
 	limit  time.Duration
 	moved  atomic.Int64 // when a byte was last moved, either way
 	header bool         // a PROXY header must come first
@@ -44,10 +46,10 @@ type relay struct {
 }
 
 // relay serves a connection to a TCP listener to its end; to a TLS listener if secure is true.
-func (b *bind) relay(nc net.Conn, shard uint32, secure, header bool) {
-	r := &relay{srv: b.srv, bind: b, sock: nc, nc: nc, shard: shard, limit: b.srv.opt.StreamTimeout, header: header}
-	r.Begin(b.srv.pipe, nc, shard)
-	r.Peer.Port = b.port
+func (b *bind) relay(a accepted, secure bool) {
+	r := &relay{srv: b.srv, bind: b, sock: a.Conn, nc: a.Conn, shard: a.shard, to: a.to, limit: b.srv.opt.StreamTimeout, header: a.header}
+	r.Begin(b.srv.pipe, a.Conn, a.shard)
+	r.Peer.Port = b.portOf(a.to)
 	b.relays.add(r)
 	defer b.relays.remove(r)
 	if r.greeted() {
@@ -63,7 +65,7 @@ func (b *bind) relay(nc net.Conn, shard uint32, secure, header bool) {
 // is one of the bind's connections, which may lose their memory to others.
 func (r *relay) secured() bool {
 	defer r.caught()
-	c := newConn(r.bind, r.sock, r.shard, true)
+	c := newConn(r.bind, r.sock, r.shard, r.to, true)
 	defer c.giveBack()
 	r.bind.list(c)
 	defer r.bind.forget(c)
@@ -116,7 +118,7 @@ func (r *relay) greeted() bool {
 // serve connects to an endpoint and passes bytes both ways.
 func (r *relay) serve() {
 	defer r.caught()
-	if r.connect(r.bind.snapshot()) {
+	if r.connect(r.bind.serving(r.to)) {
 		r.pass()
 	}
 }
@@ -127,7 +129,7 @@ func (r *relay) connect(snap *snapshot, port *routing.Port) bool {
 		reset(r.sock)
 		return false
 	}
-	if now, port := r.bind.snapshot(); now != snap {
+	if now, port := r.bind.serving(r.to); now != snap {
 		r.rejudge(now, port) // Apply may have come too early to see that the relay was let in
 	}
 	return !r.Aborted()

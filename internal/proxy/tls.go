@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"syscall"
 	"time"
@@ -468,15 +469,19 @@ func (s *Server) portTLS(b *bind) *tls.Config {
 		MinVersion:   tls.VersionTLS12,
 		CipherSuites: upstream.CipherSuites,
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			snap, port := b.snapshot()
-			if !port.Protocol.TLS() {
+			hc, ok := hello.Conn.(*handshakeConn)
+			var to netip.AddrPort
+			if ok {
+				to = hc.c.to
+			}
+			snap, port := b.serving(to)
+			if port == nil || !port.Protocol.TLS() {
 				return nil, errPortGone
 			}
 			l := port.Listener(lowerHost(hello.ServerName))
 			if l == nil {
 				l = port.Listeners[0]
 			}
-			hc, ok := hello.Conn.(*handshakeConn)
 			if ok {
 				hc.auth, hc.listener = snap.Listeners[l.ID].Auth, l.Listener.Name
 			}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,7 +35,7 @@ func Compile(cfg *model.Config, prev *Table) (*Table, []model.Omission) {
 		c.listener(&cfg.Listeners[i])
 	}
 	slices.SortFunc(c.table.ports, func(a, b *Port) int {
-		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Protocol.Network(), b.Protocol.Network()))
+		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Redirect, b.Redirect), cmp.Compare(a.Protocol.Network(), b.Protocol.Network()))
 	})
 	c.roots(cfg)
 	ages := ages(cfg.Routes)
@@ -112,10 +113,10 @@ func (c *compiler) listener(m *model.Listener) {
 		c.omitListener(m, "protocol", "%q is unknown to this version; use one of %q", m.Protocol, model.ListenerProtocols())
 		return
 	}
-	port := c.table.Port(m.Protocol.Network(), m.Address, m.Port)
-	if port == nil {
-		port = &Port{Address: m.Address, Number: m.Port, Protocol: m.Protocol}
-		c.table.ports = append(c.table.ports, port)
+	port, err := c.port(m)
+	if err != nil {
+		c.omitListener(m, "address", "%v", err)
+		return
 	}
 	if port.Protocol != m.Protocol {
 		c.omitListener(m, "protocol", "port %d has a listener of the protocol %q; use one protocol on a port", m.Port, port.Protocol)
@@ -132,6 +133,36 @@ func (c *compiler) listener(m *model.Listener) {
 	port.Listeners = append(port.Listeners, l)
 	hostname := cmp.Or(strings.ToLower(m.Hostname), anyHostname)
 	port.hosts.at(hostname, func() *Listener { return l })
+}
+
+// port is the port of a listener, which is made if there is none.
+func (c *compiler) port(m *model.Listener) (*Port, error) {
+	made := &Port{Address: m.Address, Number: m.Port, Protocol: m.Protocol}
+	if m.Redirect == "" {
+		if p := c.table.Port(m.Protocol.Network(), m.Address, m.Port); p != nil {
+			return p, nil
+		}
+		c.table.ports = append(c.table.ports, made)
+		return made, nil
+	}
+	var to netip.Addr
+	if m.Address != "" {
+		var err error
+		if to, err = netip.ParseAddr(m.Address); err != nil {
+			return nil, err
+		}
+	}
+	at := netip.AddrPortFrom(to.Unmap(), uint16(m.Port))
+	i := slices.IndexFunc(c.table.ports, func(p *Port) bool { return p.Redirect == m.Redirect })
+	if i < 0 {
+		i = len(c.table.ports)
+		c.table.ports = append(c.table.ports, &Port{Protocol: model.TCP, Redirect: m.Redirect, meant: map[netip.AddrPort]*Port{}})
+	}
+	of := c.table.ports[i].meant
+	if of[at] == nil {
+		of[at] = made
+	}
+	return of[at], nil
 }
 
 // route compiles a route by its kind.

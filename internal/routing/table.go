@@ -1,6 +1,11 @@
 package routing
 
 import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+
 	"github.com/weirmesh/weir/internal/model"
 )
 
@@ -63,8 +68,37 @@ type Port struct {
 	Listeners []*Listener
 	// Plain means that some listener serves clients without TLS (model.Listener.ServesPlain).
 	Plain bool
+	// Redirect is not empty for the socket of a redirect (model.Listener.Redirect): it has no listeners, and each of its
+	// connections is for the port that Meant returns.
+	Redirect string
 
+	meant map[netip.AddrPort]*Port
 	hosts hosts[Listener]
+}
+
+// Meant returns the port that a connection is for whose client meant an address: of a redirect's socket, the one of this
+// address and port, else of the port at any address, else of the address, else of anything; nil if there is none. Other
+// ports are what they are.
+func (p *Port) Meant(to netip.AddrPort) *Port {
+	if p == nil || p.Redirect == "" {
+		return p
+	}
+	for _, at := range [...]netip.AddrPort{to, netip.AddrPortFrom(netip.Addr{}, to.Port()), netip.AddrPortFrom(to.Addr(), 0), {}} {
+		if m := p.meant[at]; m != nil {
+			return m
+		}
+	}
+	return nil
+}
+
+// All returns the ports that Meant may return, by number, then address.
+func (p *Port) All() []*Port {
+	if p.Redirect == "" {
+		return []*Port{p}
+	}
+	return slices.SortedFunc(maps.Values(p.meant), func(a, b *Port) int {
+		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Address, b.Address))
+	})
 }
 
 // Listener returns the listener with the most specific hostname for the host (exact, then the longest wildcard, then
