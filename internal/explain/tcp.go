@@ -10,12 +10,13 @@ import (
 
 // connection explains what happens to a connection to a port.
 func (e *Explanation) connection(cfg *model.Config, t *routing.Table) {
-	at := slices.IndexFunc(t.Ports(), func(p *routing.Port) bool { return p.Protocol == e.Request.Protocol() && p.Number == e.Request.Port })
+	ports := servedPorts(t)
+	at := slices.IndexFunc(ports, func(p *routing.Port) bool { return p.Protocol == e.Request.Protocol() && p.Number == e.Request.Port })
 	if at < 0 {
 		e.noPort(t, e.Request.Scheme, e.Request.Port)
 		return
 	}
-	port := t.Ports()[at]
+	port := ports[at]
 	e.Listener = port.Listeners[0].Listener
 	rule := port.Rule()
 	if rule == nil {

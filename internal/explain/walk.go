@@ -99,11 +99,19 @@ func (e *Explanation) client() {
 	e.Client, e.ForwardedFor = p.Client(e.Listener.Front)
 }
 
+// servedPorts are the ports of all listeners, those that a redirect's socket serves among them.
+func servedPorts(t *routing.Table) (all []*routing.Port) {
+	for _, p := range t.Ports() {
+		all = append(all, p.All()...)
+	}
+	return all
+}
+
 // findPort finds the port for the request's scheme and port, or sets Reason.
 func (e *Explanation) findPort(t *routing.Table) *routing.Port {
 	r := e.asked
 	var fit []*routing.Port
-	for _, p := range t.Ports() {
+	for _, p := range servedPorts(t) {
 		if p.Protocol == r.Protocol() {
 			fit = append(fit, p)
 		}
@@ -124,7 +132,7 @@ func (e *Explanation) findPort(t *routing.Table) *routing.Port {
 // noPort records that no listener is on the port, and which ports have one.
 func (e *Explanation) noPort(t *routing.Table, scheme string, wanted int32) {
 	var have []string
-	for _, p := range t.Ports() {
+	for _, p := range servedPorts(t) {
 		have = append(have, portName(p))
 	}
 	e.Reason = fmt.Sprintf("nothing listens for %s on port %d; there is: %s", scheme, wanted, cmp.Or(strings.Join(finding.First(have, maxListed), ", "), "no listener at all"))
