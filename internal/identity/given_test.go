@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirmesh/weir/internal/peertest"
 )
 
 const sample = "spiffe://td/ns/a/sa/b"
@@ -46,15 +47,6 @@ func newCA(t testing.TB, by *ca, key crypto.Signer, now time.Time, edit func(*x5
 		t.Fatal(err)
 	}
 	return &ca{cert, key}
-}
-
-func ecKey(t testing.TB) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
 }
 
 // secretOf is the data of the Secret that cert-manager writes for the first of the authorities, which the others signed.
@@ -92,7 +84,7 @@ func given(t testing.TB, data map[string][]byte, now time.Time) *Given {
 // leaf signs a workload's certificate.
 func leaf(t testing.TB, a *Authority, now time.Time) (chain []*x509.Certificate) {
 	t.Helper()
-	all, err := a.Workload(Workload{ID: sample, Life: 24 * time.Hour}, ecKey(t).Public(), now)
+	all, err := a.Workload(Workload{ID: sample, Life: 24 * time.Hour}, peertest.Key(t).Public(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,14 +110,14 @@ func believes(bundle []byte, chain []*x509.Certificate, now time.Time) error {
 }
 
 func TestAGivenAuthoritySigns(t *testing.T) {
-	root := newCA(t, nil, ecKey(t), start, nil)
+	root := newCA(t, nil, peertest.Key(t), start, nil)
 	weak, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
 	rsaCA := newCA(t, root, weak, start, nil)
-	middle := newCA(t, root, ecKey(t), start, func(c *x509.Certificate) { c.NotAfter = start.Add(5 * time.Hour) })
-	lowest := newCA(t, middle, ecKey(t), start, nil)
+	middle := newCA(t, root, peertest.Key(t), start, func(c *x509.Certificate) { c.NotAfter = start.Add(5 * time.Hour) })
+	lowest := newCA(t, middle, peertest.Key(t), start, nil)
 	for name, c := range map[string]struct {
 		data map[string][]byte
 		sent int
@@ -161,12 +153,12 @@ func TestAGivenAuthoritySigns(t *testing.T) {
 }
 
 func TestGivenAuthoritiesThatAreRefused(t *testing.T) {
-	root := newCA(t, nil, ecKey(t), start, nil)
-	none := newCA(t, root, ecKey(t), start, func(c *x509.Certificate) { c.IsCA, c.KeyUsage = false, x509.KeyUsageDigitalSignature })
-	short := newCA(t, nil, ecKey(t), start, func(c *x509.Certificate) { c.MaxPathLenZero = true })
-	below := newCA(t, short, ecKey(t), start, nil)
-	mute := newCA(t, root, ecKey(t), start, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageDigitalSignature })
-	elsewhere := newCA(t, nil, ecKey(t), start, func(c *x509.Certificate) {
+	root := newCA(t, nil, peertest.Key(t), start, nil)
+	none := newCA(t, root, peertest.Key(t), start, func(c *x509.Certificate) { c.IsCA, c.KeyUsage = false, x509.KeyUsageDigitalSignature })
+	short := newCA(t, nil, peertest.Key(t), start, func(c *x509.Certificate) { c.MaxPathLenZero = true })
+	below := newCA(t, short, peertest.Key(t), start, nil)
+	mute := newCA(t, root, peertest.Key(t), start, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageDigitalSignature })
+	elsewhere := newCA(t, nil, peertest.Key(t), start, func(c *x509.Certificate) {
 		c.PermittedURIDomains, c.PermittedDNSDomainsCritical = []string{"other"}, true
 	})
 	good := secretOf(t, "PRIVATE KEY", root, root)
@@ -186,9 +178,9 @@ func TestGivenAuthoritiesThatAreRefused(t *testing.T) {
 		"too long":           {with("ca.crt", strings.Repeat(" ", maxGiven+1)), start, []string{"ca.crt", "more than"}},
 		"no CA":              {secretOf(t, "PRIVATE KEY", root, none), start, []string{"tls.crt", "not a CA", "isCA: true"}},
 		"no CA for a root":   {secretOf(t, "PRIVATE KEY", none, root), start, []string{"ca.crt", "not a CA"}},
-		"another key":        {secretOf(t, "PRIVATE KEY", root, &ca{root.cert, ecKey(t)}), start, []string{"tls.key: does not belong to tls.crt"}},
+		"another key":        {secretOf(t, "PRIVATE KEY", root, &ca{root.cert, peertest.Key(t)}), start, []string{"tls.key: does not belong to tls.crt"}},
 		"path length":        {secretOf(t, "PRIVATE KEY", short, below), start, []string{"tls.crt", "path length", "raise"}},
-		"another root":       {secretOf(t, "PRIVATE KEY", newCA(t, nil, ecKey(t), start, func(c *x509.Certificate) { c.Subject.CommonName = "x" }), root), start, []string{"ca.crt does not vouch"}},
+		"another root":       {secretOf(t, "PRIVATE KEY", newCA(t, nil, peertest.Key(t), start, func(c *x509.Certificate) { c.Subject.CommonName = "x" }), root), start, []string{"ca.crt does not vouch"}},
 		"may not sign":       {secretOf(t, "PRIVATE KEY", root, mute), start, []string{"tls.crt", "cert sign"}},
 		"ended":              {good, start.Add(91 * 24 * time.Hour), []string{"tls.crt", "ended"}},
 		"not begun":          {good, start.Add(-2 * time.Hour), []string{"tls.crt", "clocks"}},
@@ -213,13 +205,13 @@ func TestGivenAuthoritiesThatAreRefused(t *testing.T) {
 // TestAuthoritiesChangeWithoutAFailedHandshake goes from an own authority to a user's, through its renewals and changes of
 // root, and back, with pods that renew at two thirds of their certificates' lives.
 func TestAuthoritiesChangeWithoutAFailedHandshake(t *testing.T) {
-	one := newCA(t, nil, ecKey(t), start, func(c *x509.Certificate) { c.NotAfter = start.Add(RootLife) })
-	two := newCA(t, nil, ecKey(t), start, func(c *x509.Certificate) {
+	one := newCA(t, nil, peertest.Key(t), start, func(c *x509.Certificate) { c.NotAfter = start.Add(RootLife) })
+	two := newCA(t, nil, peertest.Key(t), start, func(c *x509.Certificate) {
 		c.Subject.CommonName, c.NotAfter = "two", start.Add(40*24*time.Hour+20*time.Hour)
 	})
-	three := newCA(t, nil, ecKey(t), start, func(c *x509.Certificate) { c.Subject.CommonName, c.NotAfter = "three", start.Add(RootLife) })
+	three := newCA(t, nil, peertest.Key(t), start, func(c *x509.Certificate) { c.Subject.CommonName, c.NotAfter = "three", start.Add(RootLife) })
 	under := func(root *ca) *Given {
-		return given(t, secretOf(t, "EC PRIVATE KEY", root, newCA(t, root, ecKey(t), start, nil)), start)
+		return given(t, secretOf(t, "EC PRIVATE KEY", root, newCA(t, root, peertest.Key(t), start, nil)), start)
 	}
 	const day = 24 * time.Hour
 	plan := []struct {
@@ -291,8 +283,8 @@ func TestAuthoritiesChangeWithoutAFailedHandshake(t *testing.T) {
 }
 
 func FuzzParseGiven(f *testing.F) {
-	root := newCA(f, nil, ecKey(f), start, nil)
-	for _, data := range []map[string][]byte{secretOf(f, "PRIVATE KEY", root, root), secretOf(f, "EC PRIVATE KEY", root, newCA(f, root, ecKey(f), start, nil), root)} {
+	root := newCA(f, nil, peertest.Key(f), start, nil)
+	for _, data := range []map[string][]byte{secretOf(f, "PRIVATE KEY", root, root), secretOf(f, "EC PRIVATE KEY", root, newCA(f, root, peertest.Key(f), start, nil), root)} {
 		f.Add(data["tls.crt"], data["tls.key"], data["ca.crt"])
 	}
 	f.Fuzz(func(t *testing.T, cert, key, ca []byte) {

@@ -24,10 +24,7 @@ type Authority struct {
 // NewAuthority makes an authority that is good for an hour.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := Key(t)
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
@@ -53,11 +50,7 @@ func (a *Authority) Pool() *x509.CertPool {
 // Issue makes a certificate for the names.
 func (a *Authority) Issue(t testing.TB, names ...string) (chain, key string) {
 	t.Helper()
-	priv, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a.IssueFor(t, priv, names...)
+	return a.IssueFor(t, Key(t), names...)
 }
 
 // IssueFor makes a certificate for a key and the names.
@@ -83,4 +76,14 @@ func pemOf(kind string, der []byte) string {
 	var b bytes.Buffer
 	pem.Encode(&b, &pem.Block{Type: kind, Bytes: der})
 	return b.String()
+}
+
+// Key is a new private key of P-256.
+func Key(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
 }

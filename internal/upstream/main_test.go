@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -20,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -217,18 +217,9 @@ type authority struct {
 	pem  string
 }
 
-func newKey(t testing.TB) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
 func newAuthority(t testing.TB, name string) *authority {
 	t.Helper()
-	a := &authority{key: newKey(t)}
+	a := &authority{key: peertest.Key(t)}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -248,7 +239,7 @@ func newAuthority(t testing.TB, name string) *authority {
 // issue makes a leaf with DNS names and URIs, valid until an hour from now plus shift.
 func (a *authority) issue(t testing.TB, name string, shift time.Duration, usage x509.ExtKeyUsage, dns []string, uris ...string) *model.Certificate {
 	t.Helper()
-	key := newKey(t)
+	key := peertest.Key(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "leaf.test"}, DNSNames: dns,
 		NotBefore: time.Now().Add(shift - time.Hour), NotAfter: time.Now().Add(shift + time.Hour),

@@ -22,6 +22,7 @@ import (
 	"github.com/weirmesh/weir/internal/identity"
 	"github.com/weirmesh/weir/internal/identity/claim"
 	"github.com/weirmesh/weir/internal/identity/spiffe"
+	"github.com/weirmesh/weir/internal/peertest"
 )
 
 var cart = Pod{Namespace: "shop", Name: "cart-1", UID: "u-1", Account: "cart", Owners: []claim.Owner{{Kind: "ReplicaSet", Name: "cart-9f"}, {Kind: "Deployment", Name: "cart"}}}
@@ -114,15 +115,6 @@ func (w *world) run(log *slog.Logger) *Source {
 	return s
 }
 
-func newKey(t testing.TB) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
 func TestACertificateSaysWhatWasAttested(t *testing.T) {
 	w := newWorld(t)
 	var signed []byte
@@ -157,7 +149,7 @@ func TestACertificateSaysWhatWasAttested(t *testing.T) {
 // TestOnlyTheKeyOfARequestCounts, whatever else it asks for.
 func TestOnlyTheKeyOfARequestCounts(t *testing.T) {
 	w := newWorld(t)
-	key := newKey(t)
+	key := peertest.Key(t)
 	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{DNSNames: []string{"pay.bank.svc"}}, key)
 	if err != nil {
 		t.Fatal(err)
@@ -189,7 +181,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := request(newKey(t))
+	good := request(peertest.Key(t))
 	stolen := slices.Clone(good)
 	stolen[len(stolen)-1] ^= 1 // the signature, by which the requester proves to have the key
 	for name, r := range map[string][]byte{
@@ -217,7 +209,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 
 func TestAnswersThatAreNotUsed(t *testing.T) {
 	w := newWorld(t)
-	key := newKey(t)
+	key := peertest.Key(t)
 	request, err := newRequest(key)
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +257,7 @@ func TestAnswersThatAreNotUsed(t *testing.T) {
 		"a chain that is none":        {text(answer{Chain: [][]byte{mine.Chain[0], {1}}, Roots: mine.Roots}), key, now, "intermediate"},
 		"the root for a leaf":         {text(answer{Chain: mine.Roots, Roots: mine.Roots}), key, now, "X.509-SVID"},
 		"roots that did not sign it":  {text(answer{Chain: mine.Chain, Roots: theirs.Roots}), key, now, "unknown authority"},
-		"a certificate of other keys": {data, newKey(t), now, "another key"},
+		"a certificate of other keys": {data, peertest.Key(t), now, "another key"},
 		"one that has ended":          {data, key, now.Add(Life + time.Minute), "expired"},
 		"one that has not begun":      {data, key, now.Add(-time.Hour), "not yet valid"},
 		"too long":                    {append(slices.Clone(data), slices.Repeat([]byte(" "), maxAnswer)...), key, now, "longer"},
@@ -385,7 +377,7 @@ func TestAnIdentityOutlivesItsAuthority(t *testing.T) {
 
 // Whatever a request holds, a key comes of it only if its requester has that.
 func FuzzRequest(f *testing.F) {
-	request, err := newRequest(newKey(f))
+	request, err := newRequest(peertest.Key(f))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -402,7 +394,7 @@ func FuzzRequest(f *testing.F) {
 // Whatever an answer holds, an identity comes of it only if it is for the key, and sound.
 func FuzzAnswer(f *testing.F) {
 	w := newWorld(f)
-	key := newKey(f)
+	key := peertest.Key(f)
 	request, err := newRequest(key)
 	if err != nil {
 		f.Fatal(err)
