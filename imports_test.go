@@ -91,7 +91,7 @@ var importTable = map[string][]string{
 	"internal/dataplane": {
 		"internal/proxy", "internal/exchange", "internal/mirror", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/socket", "internal/telemetry", "internal/http1", "internal/identity/spiffe", "internal/model", "internal/routing", "internal/tracing",
 	},
-	"internal/fed":                {"internal/tracing/otlp", "internal/dataplane", "internal/feed", "internal/finding", "internal/flags", "internal/model", "internal/process", "internal/tapping", "internal/telemetry"},
+	"internal/fed":                {"internal/tracing/otlp", "internal/dataplane", "internal/feed", "internal/finding", "internal/flags", "internal/identity/spiffe", "internal/identity/workload", "internal/model", "internal/probe", "internal/process", "internal/proxy", "internal/redirect", "internal/socket", "internal/tapping", "internal/telemetry"},
 	"internal/redirect":           {},
 	"internal/redirect/netfilter": {"internal/flags", "internal/redirect"},
 	"cmd/weir-proxy":              {"internal/fed", "internal/flags", "internal/process", "internal/redirect/netfilter", "internal/visible"},

@@ -14,7 +14,9 @@ import (
 func TestASupplyGivesWhatMergingAllWould(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	service := func() string { return fmt.Sprintf("shop/s%d:80", r.IntN(8)) }
-	pod := func() model.Ref { return model.Ref{Kind: "Pod", Namespace: "shop", Name: fmt.Sprintf("p%d", r.IntN(4))} }
+	pod := func() model.Ref {
+		return model.Ref{Kind: "Pod", Namespace: "shop", Name: fmt.Sprintf("p%d", r.IntN(4))}
+	}
 	any := func() (c model.Config) {
 		for i := range r.IntN(6) {
 			c.Services = append(c.Services, model.Service{Name: service(), Protocol: model.HTTP, Endpoints: []model.Endpoint{{Address: fmt.Sprintf("10.0.0.%d:%d", i, 1+r.IntN(9))}}})

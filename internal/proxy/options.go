@@ -62,7 +62,7 @@ type Options struct {
 	// model.Protocol.Network). nil means socket.Open.
 	Listen socket.Opener
 	// Original returns the address that the client of a redirected connection meant; the connection is reset if it fails.
-	// nil means socket.OriginalDestination.
+	// nil means Original.
 	Original func(net.Conn) (netip.AddrPort, error)
 	// PortsChanged is called when Server.Unbound has changed since the last Apply: a port was finally bound, or fails
 	// for another reason. It may be nil.
@@ -84,7 +84,7 @@ func (o *Options) setDefaults() {
 		o.Listen = socket.Open
 	}
 	if o.Original == nil {
-		o.Original = original
+		o.Original = Original
 	}
 	if o.PortsChanged == nil {
 		o.PortsChanged = func() {}

@@ -18,8 +18,8 @@ var (
 	errNotOfSystem = errors.New("the connection is none of the system's")
 )
 
-// original is Options.Original.
-func original(nc net.Conn) (to netip.AddrPort, err error) {
+// Original returns the address that the client of a connection meant, without zone and unmapped, as Options.Original does.
+func Original(nc net.Conn) (to netip.AddrPort, err error) {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {
 		return to, errNotOfSystem
