@@ -60,7 +60,7 @@ func (s *Server) open(ctx context.Context, owner model.Owner, proxy string, by *
 	if old != nil {
 		old.end()
 	}
-	s.counts.proxies.Add(1)
+	s.counts.stream(owner, 1)
 	s.Logger.Info("proxy is connected", whose(owner), "proxy", proxy)
 	return session
 }
@@ -78,7 +78,7 @@ func (s *Server) close(session *session) {
 	}
 	s.drop(session.owner) // if it never said anything
 	s.mu.Unlock()
-	s.counts.proxies.Add(-1)
+	s.counts.stream(session.owner, -1)
 	s.Logger.Info("proxy is gone", whose(session.owner), "proxy", session.proxy)
 }
 
