@@ -42,6 +42,7 @@ type controlPlane struct {
 	tokens       *replica.Tokens
 	authority    *replica.Authority
 	identities   *identities // nil if none are signed
+	sidecars     *sidecars   // nil if none are fed
 	board        *replica.Board
 	lease        *replica.Lease
 	conversions  *conversion.Handler
@@ -105,7 +106,7 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	c.feeds = &feed.Server{
 		Certificate: c.authority.Certificate, Authenticate: c.authenticate, OnChange: c.proxyChanged, Logger: log,
 	}
-	c.identities = newIdentities(c)
+	c.identities, c.sidecars = newIdentities(c), newSidecars(c)
 	boardData, err := replica.BoardCache(client.Config, o.namespace)
 	if err != nil {
 		return nil, err
@@ -176,6 +177,9 @@ func (c *controlPlane) report(r control.Report) {
 	}
 	c.latest.Store(&r)
 	c.metrics.report(r)
+	if c.sidecars != nil {
+		c.sidecars.know(r.Sidecars)
+	}
 	if !c.group.Leading() { // the leader tells for all
 		c.tell.Tell(r.Findings, nil)
 	}
@@ -233,7 +237,11 @@ func (c *controlPlane) running() map[model.Owner][]feed.Proxy {
 	return out
 }
 
-func (c *controlPlane) proxyChanged(model.Owner) {
+func (c *controlPlane) proxyChanged(owner model.Owner) {
+	if c.sidecars != nil && owner.Kind() == model.OwnerWorkload { // neither statuses nor Rollouts depend on it
+		c.sidecars.changed(owner)
+		return
+	}
 	c.board.Tell()
 	c.leader.wake()
 	c.wakeReleases()

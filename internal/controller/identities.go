@@ -25,7 +25,7 @@ type meshFlags struct {
 }
 
 func (m *meshFlags) flags(f *pflag.FlagSet) {
-	f.BoolVar(&m.on, "mesh", false, "sign identities of pods for their sidecars, at the feed's address")
+	f.BoolVar(&m.on, "mesh", false, "sign identities of pods for their sidecars, and give sidecars their configurations, at the feed's address")
 	f.StringVar(&m.authority, "mesh-authority-secret", "", "`name` of a Secret in --namespace whose authority signs them, with tls.crt, tls.key and ca.crt as cert-manager writes it; without one, the controller makes an authority")
 }
 
@@ -60,7 +60,7 @@ func newIdentities(c *controlPlane) *identities {
 	}}
 	pods := &replica.Pods{Client: c.client, Audience: infra.Audience, Namespaces: c.namespaces}
 	i.issuer = workload.Issuer{Authority: i.authority.Current, TrustDomain: c.trustDomain, Attest: pods.Attest}
-	c.feeds.Sign = i.sign
+	c.feeds.Sign, c.tokens.Pods = i.sign, pods
 	return i
 }
 

@@ -202,7 +202,7 @@ func (o *Options) imagePullPolicy() corev1.PullPolicy {
 func (o *Options) translation() control.Options {
 	options := control.InCluster()
 	options.Names, options.PathPolicy, options.ExclusiveHostnames, options.Dialects = &o.names, o.pathPolicy, o.exclusive, o.Dialects
-	options.Deny, options.TrustDomain = o.deny, o.trustDomain
+	options.Deny, options.TrustDomain, options.Mesh = o.deny, o.trustDomain, o.mesh.on
 	return options
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"net/netip"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -41,6 +43,9 @@ type Options struct {
 	At telemetry.Side
 	// Identities returns the identity of a name as it is now, nil if there is none; it may be nil itself.
 	Identities func(name string) *spiffe.Identity
+	// Listen and Original, if set, are those of proxy.Options.
+	Listen   socket.Opener
+	Original func(net.Conn) (netip.AddrPort, error)
 }
 
 // NewOptions returns them with their defaults.
@@ -49,12 +54,14 @@ func NewOptions() Options {
 }
 
 // Flags adds them to a command, with the address of the admin endpoint and the allowed reaches; the first is the
-// default.
+// default. Without one, endpoints may have any address.
 func (o *Options) Flags(f *pflag.FlagSet, admin string, reach ...string) {
-	o.reach = flags.NewChoice(reach...)
 	f.StringVar(&o.admin, "admin", admin, "`address` of the admin endpoint (metrics, health, configuration), or off")
 	f.StringVar(&o.access.TokenFile, "admin-token-file", "", "`file` with the token required for all pages except metrics and health; without it, only this machine may read them")
-	f.Var(&o.reach, "reach", "which addresses endpoints may have: any, or cluster to exclude loopback, link-local, cloud metadata and this machine's own")
+	if len(reach) > 0 {
+		o.reach = flags.NewChoice(reach...)
+		f.Var(&o.reach, "reach", "which addresses endpoints may have: any, or cluster to exclude loopback, link-local, cloud metadata and this machine's own")
+	}
 	f.DurationVar(&o.drain, "drain-timeout", 30*time.Second, "timeout for requests in flight when the process ends")
 	f.DurationVar(&o.drainDelay, "drain-delay", 0, "how long to keep accepting connections after SIGTERM, while /readyz answers 503")
 	o.Log.Flags(f)
@@ -77,7 +84,7 @@ func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *t
 	if err != nil {
 		return nil, nil, err
 	}
-	options := proxy.Options{Mirror: mirror, DrainTimeout: o.drain, Identities: o.Identities}
+	options := proxy.Options{Mirror: mirror, DrainTimeout: o.drain, Identities: o.Identities, Original: o.Original}
 	options.Logger, options.At = log, o.At
 	guard := &reach.Guard{Cluster: o.reach.Value == "cluster"}
 	options.Upstream.Refuse, options.Upstream.Isolated = guard.Refuse, guard.Cluster
@@ -104,7 +111,11 @@ func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *t
 		return nil, nil, errors.Join(err, closeLog())
 	}
 	options.Tracer = tracer
-	options.Metrics, options.AccessLog, options.Listen = metrics, accessLog, handover.Listen(socket.Open)
+	open := socket.Open
+	if o.Listen != nil {
+		open = o.Listen
+	}
+	options.Metrics, options.AccessLog, options.Listen = metrics, accessLog, handover.Listen(open)
 	d := &Plane{
 		Metrics: metrics, Log: log, AdminAddress: o.admin, access: o.access, Guard: guard,
 		drainDelay: o.drainDelay, mirror: &o.mirror, handover: handover,

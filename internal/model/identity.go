@@ -12,6 +12,9 @@ import (
 // that has none of that name serves and connects to nothing under it.
 const IdentityPrefix = "identity:"
 
+// WorkloadIdentity is the name under which a sidecar has its pod's identity.
+const WorkloadIdentity = IdentityPrefix + "workload"
+
 // IsIdentity reports whether a name is an identity's, "identity:NAME". NAME has lower-case letters, digits, and the
 // characters - . / and so no bundle of certificates in PEM form is taken for one.
 func IsIdentity(name string) bool {

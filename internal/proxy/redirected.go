@@ -25,8 +25,8 @@ var (
 	errNothingInbound = errors.New("nothing is served for the pod yet")
 )
 
-// original is Options.Original.
-func original(nc net.Conn) (to netip.AddrPort, err error) {
+// Original returns the address that the client of a connection meant, without zone and unmapped, as Options.Original does.
+func Original(nc net.Conn) (to netip.AddrPort, err error) {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {
 		return to, errNotOfSystem

@@ -22,7 +22,7 @@ import (
 )
 
 // Identity is the name under which the process has the pod's identity (model.IsIdentity).
-const Identity = model.IdentityPrefix + "workload"
+const Identity = model.WorkloadIdentity
 
 // Options say which pod it is, and where its sidecar listens. The zero value is no pod: nothing is made.
 type Options struct {
