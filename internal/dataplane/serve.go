@@ -43,10 +43,16 @@ type Options struct {
 	At telemetry.Side
 	// Identities returns the identity of a name as it is now, nil if there is none; it may be nil itself.
 	Identities func(name string) *spiffe.Identity
+	// Pod are the addresses of the pod beside whose containers the process serves; none if there is no such pod. Then requests
+	// are told nothing of it (exchange.Options.Beside), and no endpoint is hurried.
+	Pod []netip.Addr
 	// Listen and Original, if set, are those of proxy.Options.
 	Listen   socket.Opener
 	Original func(net.Conn) (netip.AddrPort, error)
 }
+
+// unhurried is how long an endpoint may take to answer where the application itself decides what is too long.
+const unhurried = 24 * time.Hour
 
 // NewOptions returns them with their defaults.
 func NewOptions() Options {
@@ -86,6 +92,9 @@ func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *t
 	}
 	options := proxy.Options{Mirror: mirror, DrainTimeout: o.drain, Identities: o.Identities, Original: o.Original}
 	options.Logger, options.At = log, o.At
+	if options.Pod = o.Pod; len(o.Pod) > 0 {
+		options.Beside, options.ResponseTimeout = true, unhurried
+	}
 	guard := &reach.Guard{Cluster: o.reach.Value == "cluster"}
 	options.Upstream.Refuse, options.Upstream.Isolated = guard.Refuse, guard.Cluster
 	if err := o.client.apply(&options); err != nil {

@@ -60,10 +60,17 @@ what it has, and asks again; its log has errors before its certificate ends.
 /readyz is 200 once there is an identity and a configuration is served. SIGTERM
 or SIGINT drains as "weir run" does; both directions are served until then.`
 
+// asIfNotThere are the defaults of flags by which applications meet as they would without sidecars: these add no field but
+// the one that detects loops, of which a request that visits a pod again is none, and end nothing for being slow or silent.
+var asIfNotThere = map[string]string{
+	"via": "off", "request-id": "off", "max-passes": "4", "max-hops": "40", "idle-timeout": "1h0m0s", "stream-timeout": "24h0m0s", "min-body-rate": "0",
+}
+
 // Flags adds the flags to a command.
 func (o *Sidecar) Flags(f *pflag.FlagSet) {
 	o.serve.Exporter = otlp.Open
 	o.serve.Flags(f, ":15021")
+	flags.Defaults(f, asIfNotThere)
 	o.link.flags(f)
 	ports := redirect.Default()
 	flags.TrustDomain(f, &o.trustDomain)
@@ -133,7 +140,7 @@ func (o *Sidecar) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		}
 		return nil
 	}
-	o.serve.At, o.serve.Listen, o.serve.Original = o.pod, o.open, o.meant
+	o.serve.At, o.serve.Pod, o.serve.Listen, o.serve.Original = o.pod, o.addresses, o.open, o.meant
 	o.serve.Identities = func(name string) *spiffe.Identity {
 		if name == model.WorkloadIdentity {
 			return identity()

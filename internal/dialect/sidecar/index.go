@@ -16,8 +16,8 @@ import (
 	"github.com/weirmesh/weir/internal/workload"
 )
 
-// Index is what the sidecars of a cluster are made from: a set, read once for all of them. It is for one goroutine at a
-// time.
+// Index is what the sidecars of a cluster are made from: a set, read once for all of them. It is immutable, and may be used
+// from any goroutine.
 type Index struct {
 	set         *resource.Set
 	trustDomain string
@@ -25,7 +25,7 @@ type Index struct {
 	pods        map[string]*workload.Pods     // Pods by "namespace/name"
 	at          map[netip.Addr]*workload.Pods // Pods by address
 	services    map[string][]*corev1.Service  // those with a selector, by namespace
-	ports       map[*workload.Pods][]podPort  // that were looked at
+	ports       map[*workload.Pods][]podPort  // of Pods with sidecars
 	outbound    []destination                 // by address and port
 }
 
@@ -60,6 +60,11 @@ func NewIndex(set *resource.Set, trustDomain string) *Index {
 			x.services[s.Namespace] = append(x.services[s.Namespace], s)
 		}
 		x.leads(s)
+	}
+	for _, p := range x.pods {
+		if p.Sidecar {
+			x.ports[p] = portsOf(p, x.services[p.Namespace], meshProtocol)
+		}
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(x.at), netip.Addr.Compare) {
 		x.leadsTo(a, x.at[a])
@@ -117,12 +122,10 @@ const anywhere = "cluster/anywhere:0"
 
 // portsOf are the ports of a pod, as portsOf of the package.
 func (x *Index) portsOf(p *workload.Pods) []podPort {
-	ports, ok := x.ports[p]
-	if !ok {
-		ports = portsOf(p, x.services[p.Namespace], meshProtocol)
-		x.ports[p] = ports
+	if ports, ok := x.ports[p]; ok {
+		return ports
 	}
-	return ports
+	return portsOf(p, x.services[p.Namespace], meshProtocol)
 }
 
 // Shared is what the sidecars have in common, of which each takes what it needs (model.Supply): which pods prove an identity
@@ -208,11 +211,11 @@ func (x *Index) identity(a netip.Addr, p *workload.Pods) model.PodIdentity {
 }
 
 // Sidecar returns the listeners of a pod's sidecar behind a redirect, and the routes and services that are the sidecar's
-// alone; what Shared has and what these refer to is needed beside them. It is empty for a pod that is not known. While the
-// pod's address is not known, nothing is accepted for it.
+// alone; what Shared has and what these refer to is needed beside them. It is empty for a pod that is not known, or whose
+// address is not known yet: nothing could be accepted for it.
 func (x *Index) Sidecar(namespace, name string) (model.Config, []resource.Finding) {
 	pod := x.pods[namespace+"/"+name]
-	if pod == nil {
+	if pod == nil || len(pod.Addresses) == 0 {
 		return model.Config{}, nil
 	}
 	t := &translator{set: x.set, options: Options{Namespace: namespace, Name: name, TrustDomain: x.trustDomain, Plain: !pod.Strict}, pod: pod}
