@@ -45,7 +45,7 @@ var importTable = map[string][]string{
 	"internal/probe":              {"internal/loglimit"},
 	"internal/inject":             {"internal/probe"},
 	"internal/clientaddr":         {},
-	"internal/upstream":           {"internal/model", "internal/clientaddr", "internal/http1", "internal/http2", "internal/identity/spiffe", "internal/loglimit", "internal/socket"},
+	"internal/upstream":           {"internal/model", "internal/clientaddr", "internal/http1", "internal/http2", "internal/identity/claim", "internal/identity/spiffe", "internal/loglimit", "internal/socket"},
 	"internal/telemetry":          {"internal/clock", "internal/model", "internal/http1", "internal/loglimit"},
 	"internal/mirror": {
 		"internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/telemetry", "internal/loglimit", "internal/model", "internal/budget", "internal/clock",

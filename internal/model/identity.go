@@ -1,6 +1,7 @@
 package model
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -67,10 +68,21 @@ func (v *validator) listenerIdentity(where Ref, t *ListenerTLS) {
 // serviceIdentity checks what an identity asks of a service.
 func (v *validator) serviceIdentity(where Ref, t *ServiceTLS) {
 	if t.Identity() == "" {
+		if t.Pods != nil {
+			v.fail(where, "tls.pods", "is set, but no identity vouches for pods")
+		}
 		return
 	}
-	if len(t.SubjectAltNames) == 0 {
+	if len(t.SubjectAltNames) == 0 && t.Pods == nil {
 		v.fail(where, "tls.subjectAltNames", "is empty, but %q vouches for SPIFFE IDs alone", t.CAs)
+	}
+	for i, p := range t.Pods {
+		if _, err := netip.ParseAddr(p.Address); err != nil {
+			v.fail(where, v.at("tls.pods", i)+".address", "%q is not an IP address", p.Address)
+		}
+		if !strings.HasPrefix(p.ID, spiffeScheme) {
+			v.fail(where, v.at("tls.pods", i)+".id", "%q is not a SPIFFE ID", p.ID)
+		}
 	}
 	for i, name := range t.SubjectAltNames {
 		if !strings.HasPrefix(name, spiffeScheme) {

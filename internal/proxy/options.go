@@ -64,6 +64,9 @@ type Options struct {
 	// Original returns the address that the client of a redirected connection meant; the connection is reset if it fails.
 	// nil means Original.
 	Original func(net.Conn) (netip.AddrPort, error)
+	// Pod are the addresses of the pod whose sidecar the server is, if it is one. Connections to endpoints there for which an
+	// identity vouches come to the listeners of the redirect inbound, as those of other pods do.
+	Pod []netip.Addr
 	// PortsChanged is called when Server.Unbound has changed since the last Apply: a port was finally bound, or fails
 	// for another reason. It may be nil.
 	PortsChanged func()
