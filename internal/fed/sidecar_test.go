@@ -265,6 +265,12 @@ func TestASidecarServesItsPod(t *testing.T) {
 	defer app.Close()
 	var asked, answered atomic.Pointer[string]
 	pay := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "pay") }))
+	elsewhere, err := net.Listen("tcp", "127.0.0.3:0") // 127.0.0.1 is the pod
+	if err != nil {
+		t.Fatal(err)
+	}
+	pay.Listener.Close()
+	pay.Listener = elsewhere
 	pay.TLS = tlsOf(c.identity("shop/pay-1"), x509.ExtKeyUsageClientAuth, &asked)
 	pay.StartTLS()
 	defer pay.Close()
