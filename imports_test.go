@@ -43,7 +43,7 @@ var importTable = map[string][]string{
 	"internal/http2":              {"internal/http1", "internal/budget", "internal/pace", "internal/socket"},
 	"internal/socket":             {},
 	"internal/probe":              {"internal/loglimit"},
-	"internal/inject":             {"internal/probe"},
+	"internal/inject":             {"internal/probe", "internal/redirect"},
 	"internal/clientaddr":         {},
 	"internal/upstream":           {"internal/model", "internal/clientaddr", "internal/http1", "internal/http2", "internal/identity/spiffe", "internal/loglimit", "internal/socket"},
 	"internal/telemetry":          {"internal/clock", "internal/model", "internal/http1", "internal/loglimit"},
