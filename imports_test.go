@@ -78,7 +78,7 @@ var importTable = map[string][]string{
 	"internal/kube/operate":    {"internal/kube", "internal/kube/edit", "internal/kube/release", "internal/rollout", "internal/rollout/command", "internal/rollout/view", "internal/rollout/workload", "internal/visible", "api/metrics", "api/rollouts"},
 	"internal/kube/conversion": {"api/convert"},
 	"internal/kube/aggregated": {"internal/visible"},
-	"internal/kube/admission":  {"internal/dialect/rollouts", "internal/kube", "internal/kube/edit", "internal/resource", "internal/rollout", "internal/rollout/workload", "internal/visible", "api/rollouts"},
+	"internal/kube/admission":  {"internal/dialect/rollouts", "internal/inject", "internal/kube", "internal/kube/edit", "internal/resource", "internal/rollout", "internal/rollout/workload", "internal/visible", "api/rollouts"},
 	"internal/kube/webhook":    {},
 	"internal/kube/infra":      {"internal/resource", "internal/loglimit", "internal/model", "internal/telemetry", "internal/tracing"},
 	"internal/kube/replica":    {"internal/feed", "internal/identity", "internal/identity/claim", "internal/identity/workload", "internal/model"},
