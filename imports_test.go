@@ -79,6 +79,7 @@ var importTable = map[string][]string{
 	"internal/kube/conversion": {"api/convert"},
 	"internal/kube/aggregated": {"internal/visible"},
 	"internal/kube/admission":  {"internal/dialect/rollouts", "internal/inject", "internal/kube", "internal/kube/edit", "internal/resource", "internal/rollout", "internal/rollout/workload", "internal/visible", "api/rollouts"},
+	"internal/kube/trust":      {"internal/inject", "internal/kube", "internal/kube/infra"},
 	"internal/kube/webhook":    {},
 	"internal/kube/infra":      {"internal/resource", "internal/loglimit", "internal/model", "internal/telemetry", "internal/tracing"},
 	"internal/kube/replica":    {"internal/feed", "internal/identity", "internal/identity/claim", "internal/identity/workload", "internal/model"},
@@ -98,8 +99,8 @@ var importTable = map[string][]string{
 	"internal/flags":              {"internal/identity/spiffe", "internal/model"},
 	"internal/process":            {"internal/flags", "internal/loglimit", "internal/socket", "internal/spare", "internal/telemetry", "internal/visible"},
 	"internal/controller": {
-		"internal/control", "internal/dialect", "internal/dialect/gateway", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/identity/spiffe", "internal/identity/workload", "internal/kube",
-		"internal/kube/access", "internal/kube/admission", "internal/kube/aggregated", "internal/kube/conversion", "internal/kube/infra", "internal/kube/release", "internal/kube/replica", "internal/kube/scrape", "internal/kube/webhook",
+		"internal/control", "internal/dialect", "internal/dialect/gateway", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/identity/spiffe", "internal/identity/workload", "internal/inject", "internal/kube",
+		"internal/kube/access", "internal/kube/admission", "internal/kube/aggregated", "internal/kube/conversion", "internal/kube/infra", "internal/kube/release", "internal/kube/replica", "internal/kube/scrape", "internal/kube/trust", "internal/kube/webhook",
 		"internal/rollout", "internal/rollout/provider", "internal/metrics", "internal/metrics/embedded", "internal/metrics/prometheus", "internal/metrics/rest", "internal/metrics/schema", "internal/model", "internal/process", "internal/reach", "internal/resource", "internal/tapping",
 		"internal/task", "internal/telemetry", "api/metrics", "api/rollouts",
 	},
