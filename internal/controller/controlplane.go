@@ -41,8 +41,9 @@ type controlPlane struct {
 	feeds        *feed.Server
 	tokens       *replica.Tokens
 	authority    *replica.Authority
-	identities   *identities // nil if none are signed
-	sidecars     *sidecars   // nil if none are fed
+	identities   *identities     // nil if none are signed
+	sidecars     *sidecars       // nil if none are fed
+	pods         *admission.Pods // nil if there are no sidecars
 	board        *replica.Board
 	lease        *replica.Lease
 	conversions  *conversion.Handler
@@ -65,6 +66,8 @@ type controlPlane struct {
 	// converting says that conversions are answered; rebundled has a value when the authority's certificates have changed.
 	converting atomic.Bool
 	rebundled  chan struct{}
+	// entrusted has a value when these have, or namespaces may ask for sidecars that did not.
+	entrusted chan struct{}
 }
 
 func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) (*controlPlane, error) {
@@ -78,7 +81,7 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 		return nil, err
 	}
 	c := &controlPlane{
-		Options: o, log: log, client: client, synced: make(chan struct{}), rebundled: make(chan struct{}, 1), tell: control.NewTeller(log, true),
+		Options: o, log: log, client: client, synced: make(chan struct{}), rebundled: make(chan struct{}, 1), entrusted: make(chan struct{}, 1), tell: control.NewTeller(log, true),
 		source: kube.NewSource(client, kube.SourceOptions{Kinds: o.kinds(), Controller: dialect.ControllerName, Scope: o.scope(), Logger: log}),
 	}
 	c.statusWriter = kube.NewStatusWriter(client, c.source, dialect.ControllerName, log)
@@ -106,7 +109,7 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	c.feeds = &feed.Server{
 		Certificate: c.authority.Certificate, Authenticate: c.authenticate, OnChange: c.proxyChanged, Logger: log,
 	}
-	c.identities, c.sidecars = newIdentities(c), newSidecars(c)
+	c.identities, c.sidecars, c.pods = newIdentities(c), newSidecars(c), newPods(c)
 	boardData, err := replica.BoardCache(client.Config, o.namespace)
 	if err != nil {
 		return nil, err
@@ -186,6 +189,7 @@ func (c *controlPlane) report(r control.Report) {
 	if r.Changed && r.Generation == 1 {
 		close(c.synced)
 	}
+	tellOnce(c.entrusted)
 	c.leader.wake()
 	c.wakeReleases()
 }
@@ -248,9 +252,15 @@ func (c *controlPlane) proxyChanged(owner model.Owner) {
 }
 
 func (c *controlPlane) authorityChanged() {
+	tellOnce(c.rebundled)
+	tellOnce(c.entrusted)
+	c.leader.wake()
+}
+
+// tellOnce puts a value into a channel that has room for one.
+func tellOnce(c chan<- struct{}) {
 	select {
-	case c.rebundled <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
-	c.leader.wake()
 }

@@ -125,6 +125,9 @@ func (o *Options) validate() error {
 	if err := o.mesh.check(); err != nil {
 		return err
 	}
+	if err := o.sidecarSettings().Validate(); o.mesh.on && err != nil {
+		return flags.Errorf("--sidecar-requests and --sidecar-limits: %w", err)
+	}
 	if o.name == "" {
 		name, err := os.Hostname()
 		if err != nil {
