@@ -125,7 +125,7 @@ func (o *Options) validate() error {
 	if err := o.mesh.check(); err != nil {
 		return err
 	}
-	if err := o.sidecarSettings().Validate(); o.mesh.on && err != nil {
+	if err := o.sidecarSettings().Validate(); o.injects() && err != nil {
 		return flags.Errorf("--sidecar-requests and --sidecar-limits: %w", err)
 	}
 	if o.name == "" {
