@@ -42,7 +42,7 @@ func (c *conn) turnsToTLS() bool {
 	c.either, c.tcp, c.wait, c.push = false, nil, nil, nil
 	c.readBy, c.writeBy = socket.LongAgo, socket.LongAgo // a handshake sets deadlines of its own
 	c.tls = &tlsSession{}
-	c.peer.Scheme, c.peer.TLS = "https", &c.tls.peer
+	c.peer.Secure(&c.tls.peer)
 	return true
 }
 
