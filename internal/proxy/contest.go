@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"io"
 	"sync"
 	"time"
@@ -36,7 +37,8 @@ const (
 	contestRelay
 	// contestRequests: the client sends requests, or is gone. Nobody needs the endpoint.
 	contestRequests
-	// contestAlone: the endpoint is not there for this client, who may still send requests.
+	// contestAlone: the endpoint is not there for this client, who may still send requests; or it serves HTTP/2, and what it
+	// said was not meant for him.
 	contestAlone
 )
 
@@ -159,6 +161,7 @@ func (t *contest) hearEndpoint() {
 	}
 	n, err := r.hear(t.said[:])
 	switch {
+	case isSettings(t.said[:n]) && t.decide(contestAlone, true) != contestRelay:
 	case n > 0 || err == io.EOF:
 		if t.decide(contestRelay, true) == contestRelay {
 			r.out(t.said[:n])
@@ -169,6 +172,13 @@ func (t *contest) hearEndpoint() {
 	case t.decide(contestAlone, true) == contestRelay:
 		r.abort(&exchange.Failure{Reason: telemetry.BackendReset})
 	}
+}
+
+// isSettings reports whether bytes begin with an HTTP/2 SETTINGS frame (RFC 9113 §6.5), which a server may send before its
+// client's preface has come.
+func isSettings(b []byte) bool {
+	const header = 9
+	return len(b) >= header && bytes.Equal(b[3:header], []byte{4, 0, 0, 0, 0, 0}) && (int(b[0])<<16|int(b[1])<<8|int(b[2]))%6 == 0
 }
 
 // leave is the end of the endpoint's goroutine.

@@ -156,6 +156,27 @@ func TestASilentClientMayStillSendRequests(t *testing.T) {
 	}
 }
 
+// TestAServerOfHTTP2ThatSpeaksFirst does not say what a client carries.
+func TestAServerOfHTTP2ThatSpeaksFirst(t *testing.T) {
+	const settings = "\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x64"
+	var came, left atomic.Int32
+	s := serve(t, detecting(t, rawBackend(t, func(c net.Conn) {
+		io.WriteString(c, settings)
+		came.Add(1)
+		io.Copy(c, c)
+		left.Add(1)
+	})))
+	k := newTalk(t, s.addr())
+	until(t, "the endpoint is not connected", func() bool { return came.Load() == 1 })
+	time.Sleep(quietTime)
+	k.send(getAndStay)
+	getsHello(t, k)
+	until(t, "the endpoint is still connected", func() bool { return left.Load() == 1 })
+	if got := say(t, s.addr(), "\x00"); got != settings+"\x00" { // to a client of another protocol it may be anything
+		t.Errorf("%q", got)
+	}
+}
+
 // TestSlowBytesOfARequest come before the endpoint is connected, and are not taken for anything else.
 func TestSlowBytesOfARequest(t *testing.T) {
 	var quiet listener
@@ -543,6 +564,28 @@ func TestAHelloOfTheMeshMayComeLateAndInPieces(t *testing.T) {
 		if _, err := io.ReadFull(nc, got); err != nil || string(got) != string(part) {
 			t.Errorf("a hello without an end gets %q, %v", got, err)
 		}
+	}
+}
+
+// TestRequestsInAConnectionAreNoRequests: a client that does not say that it sends requests needs a policy for connections.
+func TestRequestsInAConnectionAreNoRequests(t *testing.T) {
+	ca := peertest.NewAuthority(t)
+	var quiet listener
+	for _, permits := range []bool{true, false} {
+		in, _, with := permissiveDetecting(t, ca, quiet.start(t))
+		in.Listeners[0].TLS.Plain = permits
+		in.Policies = []model.Policy{letting("shop", model.TrafficHTTP)}
+		s := serve(t, in, with)
+		chain := ca.Workload(t, shopID, nil)
+		if got, err := sayOver(t, s.addr(), meshAs(chain), getAndStay); got != "" || err == nil {
+			t.Errorf("a connection gets %q, %v", got, err)
+		}
+		if _, err := getOver(t, s.addr(), meshAs(chain, "http/1.1")); err != nil {
+			t.Errorf("a request gets %v", err)
+		}
+	}
+	if quiet.came.Load() > 0 {
+		t.Error("the endpoint was connected")
 	}
 }
 
