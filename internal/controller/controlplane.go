@@ -41,7 +41,9 @@ type controlPlane struct {
 	feeds        *feed.Server
 	tokens       *replica.Tokens
 	authority    *replica.Authority
-	identities   *identities // nil if none are signed
+	identities   *identities     // nil if none are signed
+	sidecars     *sidecars       // nil if none are fed
+	pods         *admission.Pods // nil if there are no sidecars
 	board        *replica.Board
 	lease        *replica.Lease
 	conversions  *conversion.Handler
@@ -64,6 +66,8 @@ type controlPlane struct {
 	// converting says that conversions are answered; rebundled has a value when the authority's certificates have changed.
 	converting atomic.Bool
 	rebundled  chan struct{}
+	// entrusted has a value when these have, or namespaces may ask for sidecars that did not.
+	entrusted chan struct{}
 }
 
 func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) (*controlPlane, error) {
@@ -77,7 +81,7 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 		return nil, err
 	}
 	c := &controlPlane{
-		Options: o, log: log, client: client, synced: make(chan struct{}), rebundled: make(chan struct{}, 1), tell: control.NewTeller(log, true),
+		Options: o, log: log, client: client, synced: make(chan struct{}), rebundled: make(chan struct{}, 1), entrusted: make(chan struct{}, 1), tell: control.NewTeller(log, true),
 		source: kube.NewSource(client, kube.SourceOptions{Kinds: o.kinds(), Controller: dialect.ControllerName, Scope: o.scope(), Logger: log}),
 	}
 	c.statusWriter = kube.NewStatusWriter(client, c.source, dialect.ControllerName, log)
@@ -105,7 +109,7 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	c.feeds = &feed.Server{
 		Certificate: c.authority.Certificate, Authenticate: c.authenticate, OnChange: c.proxyChanged, Logger: log,
 	}
-	c.identities = newIdentities(c)
+	c.identities, c.sidecars, c.pods = newIdentities(c), newSidecars(c), newPods(c)
 	boardData, err := replica.BoardCache(client.Config, o.namespace)
 	if err != nil {
 		return nil, err
@@ -176,12 +180,16 @@ func (c *controlPlane) report(r control.Report) {
 	}
 	c.latest.Store(&r)
 	c.metrics.report(r)
+	if c.sidecars != nil {
+		c.sidecars.know(r.Sidecars)
+	}
 	if !c.group.Leading() { // the leader tells for all
 		c.tell.Tell(r.Findings, nil)
 	}
 	if r.Changed && r.Generation == 1 {
 		close(c.synced)
 	}
+	tellOnce(c.entrusted)
 	c.leader.wake()
 	c.wakeReleases()
 }
@@ -233,16 +241,26 @@ func (c *controlPlane) running() map[model.Owner][]feed.Proxy {
 	return out
 }
 
-func (c *controlPlane) proxyChanged(model.Owner) {
+func (c *controlPlane) proxyChanged(owner model.Owner) {
+	if c.sidecars != nil && owner.Kind() == model.OwnerWorkload { // neither statuses nor Rollouts depend on it
+		c.sidecars.changed(owner)
+		return
+	}
 	c.board.Tell()
 	c.leader.wake()
 	c.wakeReleases()
 }
 
 func (c *controlPlane) authorityChanged() {
+	tellOnce(c.rebundled)
+	tellOnce(c.entrusted)
+	c.leader.wake()
+}
+
+// tellOnce puts a value into a channel that has room for one.
+func tellOnce(c chan<- struct{}) {
 	select {
-	case c.rebundled <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
-	c.leader.wake()
 }

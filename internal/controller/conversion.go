@@ -65,6 +65,9 @@ func (c *controlPlane) bundles() *webhook.Bundles {
 	if c.judges() {
 		b.Configurations = []webhook.Configuration{{Kind: "ValidatingWebhookConfiguration", Name: access.RolloutsWebhook}, {Kind: "MutatingWebhookConfiguration", Name: access.WorkloadsWebhook}}
 	}
+	if c.injects() {
+		b.Configurations = append(b.Configurations, webhook.Configuration{Kind: "MutatingWebhookConfiguration", Name: access.SidecarsWebhook}, webhook.Configuration{Kind: "ValidatingWebhookConfiguration", Name: access.SidecarsWebhook})
+	}
 	return b
 }
 

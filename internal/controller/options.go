@@ -125,6 +125,9 @@ func (o *Options) validate() error {
 	if err := o.mesh.check(); err != nil {
 		return err
 	}
+	if err := o.sidecarSettings().Validate(); o.mesh.on && err != nil {
+		return flags.Errorf("--sidecar-requests and --sidecar-limits: %w", err)
+	}
 	if o.name == "" {
 		name, err := os.Hostname()
 		if err != nil {
@@ -202,7 +205,7 @@ func (o *Options) imagePullPolicy() corev1.PullPolicy {
 func (o *Options) translation() control.Options {
 	options := control.InCluster()
 	options.Names, options.PathPolicy, options.ExclusiveHostnames, options.Dialects = &o.names, o.pathPolicy, o.exclusive, o.Dialects
-	options.Deny, options.TrustDomain = o.deny, o.trustDomain
+	options.Deny, options.TrustDomain, options.Mesh = o.deny, o.trustDomain, o.mesh.on
 	return options
 }
 

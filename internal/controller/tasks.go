@@ -32,6 +32,7 @@ func (c *controlPlane) tasks(asked context.Context, s *sockets) []task.Task {
 		{Name: "admission objects", Off: c.known == nil, Run: func(ctx context.Context) error { return c.known.Run(ctx) }},
 		{Name: "feed", After: needs{published, c.authority.Ready}, Ready: c.feedReady,
 			Run: func(ctx context.Context) error { return c.serveFeed(ctx, s.feed) }},
+		{Name: "sidecars", Off: c.sidecars == nil, Run: func(ctx context.Context) error { return c.sidecars.run(ctx) }},
 
 		{Name: "traffic objects", Off: traffic == nil, Run: func(ctx context.Context) error { return traffic.know(ctx) }},
 		{Name: "traffic API", Off: traffic == nil, Ready: func() (bool, string) { return traffic.ready() }, Run: func(ctx context.Context) error { return traffic.api.Run(ctx) }},
@@ -43,6 +44,7 @@ func (c *controlPlane) tasks(asked context.Context, s *sockets) []task.Task {
 		{Name: "events", Lease: true, After: needs{c.leader.known.Opened}, Run: c.recorder.Run},
 		{Name: "gateway classes", Lease: true, After: needs{c.leader.known.Opened}, Run: c.classes.Run},
 		{Name: "rollouts", Lease: true, Off: c.releases == nil, After: needs{published}, Run: c.carryOut},
+		{Name: "trust of sidecars", Lease: true, Off: c.pods == nil, After: needs{published, c.authority.Ready}, Run: c.keepTrust},
 		{Name: "conversion bundles", Lease: true, Off: !webhook, Run: c.keepBundles},
 	}
 }

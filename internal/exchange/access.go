@@ -57,7 +57,7 @@ func (ex *Exchange) decidesBy(name string, like func(decides, name string) bool)
 // guard is the policies of the workload in front of whose port a listener stands.
 type guard struct {
 	table  *policy.Table
-	port   int32
+	port   int32 // 0 is the one that the client meant
 	metric *telemetry.Access
 }
 
@@ -201,13 +201,17 @@ func mayUpgrade(s *policy.Subject, protocol string) bool {
 // subject is what the peer may do at a listener, which is found once for a connection and its policies. A connection may
 // outlive the certificate that its client proved itself by; from then on the client is nobody.
 func (p *Peer) subject(g *guard, now time.Time) *policy.Subject {
-	if p.TLS != nil && p.TLS.Verified != nil && now.After(p.TLS.Verified.NotAfter) {
-		return g.table.Subject(&policy.Peer{}, g.port)
+	port := g.port
+	if port == 0 {
+		port = int32(p.Meant.Port())
 	}
-	if s := p.judgedBy.Load(); s != nil && s.Of(g.table, g.port) {
+	if p.TLS != nil && p.TLS.Verified != nil && now.After(p.TLS.Verified.NotAfter) {
+		return g.table.Subject(&policy.Peer{}, port)
+	}
+	if s := p.judgedBy.Load(); s != nil && s.Of(g.table, port) {
 		return s
 	}
-	s := g.table.Subject(p.client(), g.port)
+	s := g.table.Subject(p.client(), port)
 	p.judgedBy.Store(s)
 	return s
 }

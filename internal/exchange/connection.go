@@ -27,7 +27,7 @@ import (
 //
 // Abort may come from any goroutine at any time until Finish has returned, Rejudge also later.
 type Connection struct {
-	// Peer is who is at the other end. The owner sets Port, and TLS if there was a handshake.
+	// Peer is who is at the other end. The owner sets Port, Meant, and TLS if there was a handshake.
 	Peer Peer
 	// In and Out are the bytes that came from the client, and those that went to it. The owner counts them.
 	In, Out int64
@@ -212,6 +212,9 @@ func (c *Connection) connect(snap *Snapshot, b *Backend) *Failure {
 		return FailBusy
 	}
 	c.service = b.Service
+	if b.Service.Meant() {
+		return c.connectMeant(b)
+	}
 	var search Search
 	e := b.Service.Pick(nil)
 	if e == nil {
@@ -247,6 +250,24 @@ func (c *Connection) connect(snap *Snapshot, b *Backend) *Failure {
 			return f
 		}
 	}
+}
+
+// connectMeant connects to the address that the client meant, of which there is no other.
+func (c *Connection) connectMeant(b *Backend) *Failure {
+	if !c.Peer.Meant.IsValid() {
+		return AsFailure(Nowhere(b.Service))
+	}
+	e := b.Service.At(c.Peer.Meant.String())
+	c.record.Attempts, c.record.Endpoint = 1, e.Address
+	up, err := c.dial(e)
+	if err == nil {
+		return c.adopt(up)
+	}
+	if socket.IsShortage(err) {
+		c.pipe.around.Shortage(err)
+	}
+	c.pipe.Logger.Debug("connect failed", "endpoint", e.Address, "error", err)
+	return ConnectFailure(err)
 }
 
 // claim counts the connection among its client's. It returns false if few connections are left and the client would have

@@ -24,6 +24,8 @@ type Peer struct {
 	Scheme string
 	// Port is the port that the client connected to, as text.
 	Port string
+	// Meant is the address that the client meant to connect to, if a redirect brought the connection here.
+	Meant netip.AddrPort
 	// Socket is the connection's socket; nil in previews.
 	Socket Socket
 	// Announced is the content of a PROXY header; nil if there was none.

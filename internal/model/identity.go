@@ -1,6 +1,7 @@
 package model
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -10,6 +11,9 @@ import (
 // a configuration names a certificate to present, or the authorities of a service, it can name an identity. A process
 // that has none of that name serves and connects to nothing under it.
 const IdentityPrefix = "identity:"
+
+// WorkloadIdentity is the name under which a sidecar has its pod's identity.
+const WorkloadIdentity = IdentityPrefix + "workload"
 
 // IsIdentity reports whether a name is an identity's, "identity:NAME". NAME has lower-case letters, digits, and the
 // characters - . / and so no bundle of certificates in PEM form is taken for one.
@@ -87,10 +91,21 @@ func (v *validator) listenerIdentity(where Ref, t *ListenerTLS) {
 // serviceIdentity checks what an identity asks of a service.
 func (v *validator) serviceIdentity(where Ref, t *ServiceTLS) {
 	if t.Identity() == "" {
+		if t.Pods != nil {
+			v.fail(where, "tls.pods", "is set, but no identity vouches for pods")
+		}
 		return
 	}
-	if len(t.SubjectAltNames) == 0 {
+	if len(t.SubjectAltNames) == 0 && t.Pods == nil {
 		v.fail(where, "tls.subjectAltNames", "is empty, but %q vouches for SPIFFE IDs alone", t.CAs)
+	}
+	for i, p := range t.Pods {
+		if _, err := netip.ParseAddr(p.Address); err != nil {
+			v.fail(where, v.at("tls.pods", i)+".address", "%q is not an IP address", p.Address)
+		}
+		if !strings.HasPrefix(p.ID, spiffeScheme) {
+			v.fail(where, v.at("tls.pods", i)+".id", "%q is not a SPIFFE ID", p.ID)
+		}
 	}
 	for i, name := range t.SubjectAltNames {
 		if !strings.HasPrefix(name, spiffeScheme) {

@@ -96,6 +96,9 @@ func (v *validator) service(s *Service) {
 			v.fail(where, v.at("endpoints", i)+".address", "%w", err)
 		}
 	}
+	if s.Meant && len(s.Endpoints) > 0 {
+		v.fail(where, "endpoints", "are set, but the clients' connections say which they are")
+	}
 	if t := s.TLS; t != nil {
 		if t.Hostname == "" {
 			v.fail(where, "tls.hostname", "is empty")

@@ -107,6 +107,7 @@ var workPool = sync.Pool{New: func() any { return &work{rbuf: make([]byte, readS
 func newConn(b *bind, nc net.Conn, shard uint32, to netip.AddrPort, secure bool) *conn {
 	c := &conn{srv: b.srv, bind: b, sock: nc, nc: nc, shard: shard, to: to, idling: idling{first: true}}
 	c.peer.Come(nc, "http", b.portOf(to))
+	c.peer.Meant = to
 	if sc, ok := nc.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
 			c.socket = raw

@@ -52,7 +52,7 @@ type relay struct {
 func (b *bind) relay(a accepted, secure bool) {
 	r := &relay{srv: b.srv, bind: b, sock: a.Conn, nc: a.Conn, shard: a.shard, to: a.to, limit: b.srv.opt.StreamTimeout, header: a.header}
 	r.Begin(b.srv.pipe, a.Conn, a.shard)
-	r.Peer.Port = b.portOf(a.to)
+	r.Peer.Port, r.Peer.Meant = b.portOf(a.to), a.to
 	b.relays.add(r)
 	defer r.unlist()
 	if r.greeted() {

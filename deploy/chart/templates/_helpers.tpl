@@ -66,11 +66,82 @@ weir-controller-watch
   resourceNames: [{{ include "weir.name" . }}-workloads]
   verbs: [get, patch]
 {{- end }}
+{{- if .Values.mesh.enabled }}
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingwebhookconfigurations, mutatingwebhookconfigurations]
+  resourceNames: [{{ include "weir.name" . }}-sidecars]
+  verbs: [get, patch]
+{{- end }}
 {{- end }}
 
+{{- /* The configurations of the controller's own admission webhooks. */ -}}
 {{- define "weir.configurations" -}}
-["{{ include "weir.name" . }}-rollouts", "{{ include "weir.name" . }}-workloads"]
+{{- $name := include "weir.name" . -}}
+{{- $all := list -}}
+{{- if .Values.rollouts.enabled -}}
+{{- $all = append (append $all (printf "%s-rollouts" $name)) (printf "%s-workloads" $name) -}}
 {{- end -}}
+{{- if .Values.mesh.enabled -}}
+{{- $all = append $all (printf "%s-sidecars" $name) -}}
+{{- end -}}
+{{- toJson $all -}}
+{{- end -}}
+
+{{- /* The namespaces whose pods never have sidecars. */ -}}
+{{- define "weir.noSidecars" -}}
+["kube-node-lease", "kube-public", "kube-system", "{{ .Release.Namespace }}"]
+{{- end -}}
+
+{{- /* The webhooks for pods that are to have sidecars, at a path: those for which the namespace asks, unless they opt out, and those that ask
+themselves. A namespace's label does not reach pods of the node's network; one of them that asks itself is asked about, to be refused. */ -}}
+{{- define "weir.sidecarHooks" }}
+{{- $root := index . 0 }}
+{{- $path := index . 1 }}
+{{- range list "namespaces" "pods" }}
+- name: {{ . }}.sidecars.weirmesh.github.io
+  admissionReviewVersions: [v1]
+  clientConfig:
+    service:
+      namespace: {{ $root.Release.Namespace }}
+      name: {{ include "weir.name" $root }}
+      path: {{ $path }}
+      port: 443
+  failurePolicy: Fail
+  matchPolicy: Equivalent
+  {{- if eq $path "/admit/pods" }}
+  reinvocationPolicy: IfNeeded
+  {{- end }}
+  sideEffects: None
+  timeoutSeconds: 5
+  namespaceSelector:
+    matchExpressions:
+    - {key: kubernetes.io/metadata.name, operator: NotIn, values: {{ include "weir.noSidecars" $root }}}
+    - {key: weirmesh.github.io/inject, operator: {{ if eq . "pods" }}NotIn{{ else }}In{{ end }}, values: [enabled]}
+    {{- with $root.Values.namespaces }}
+    - {key: kubernetes.io/metadata.name, operator: In, values: {{ toJson . }}}
+    {{- end }}
+  objectSelector:
+    matchExpressions:
+    {{- if eq . "pods" }}
+    - {key: weirmesh.github.io/inject, operator: Exists}
+    {{- end }}
+    - {key: weirmesh.github.io/inject, operator: NotIn, values: [disabled]}
+  rules:
+  - apiGroups: [""]
+    apiVersions: [v1]
+    operations: [CREATE]
+    resources: [pods]
+    scope: Namespaced
+  matchConditions:
+  - name: not-of-a-file
+    expression: >-
+      !(has(object.metadata.annotations) && "kubernetes.io/config.mirror" in object.metadata.annotations)
+  - name: not-of-the-node
+    expression: >-
+      !(has(object.spec.hostNetwork) && object.spec.hostNetwork) ||
+      has(object.metadata.labels) && "weirmesh.github.io/inject" in object.metadata.labels
+{{- end }}
+{{- end }}
 
 {{- /* What the controller may do in each namespace that it watches. */ -}}
 {{- define "weir.rules" }}
@@ -176,4 +247,21 @@ spec:
 
 {{- define "weir.proxies" -}}
 {matchLabels: {app.kubernetes.io/managed-by: weir}, matchExpressions: [{key: gateway.networking.k8s.io/gateway-name, operator: Exists}, {key: gateway.networking.k8s.io/gateway-class-name, operator: Exists}]}
+{{- end -}}
+
+{{- /* Where there are sidecars, a ConfigMap for them is among what the controller makes. */ -}}
+{{- define "weir.trust" -}}
+{{- if .Values.mesh.enabled }}variables.trust || {{ end -}}
+{{- end -}}
+
+{{- /* Resources as a flag has them. What is not there is taken away from the flag's default. */ -}}
+{{- define "weir.amounts" -}}
+{{- $all := . | default dict -}}
+{{- $out := list -}}
+{{- range list "cpu" "memory" "ephemeral-storage" -}}
+{{- $amount := "none" -}}
+{{- if hasKey $all . }}{{ $amount = toString (get $all .) }}{{ end -}}
+{{- $out = append $out (printf "%s=%s" . $amount) -}}
+{{- end -}}
+{{- join "," $out -}}
 {{- end -}}

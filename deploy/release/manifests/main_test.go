@@ -145,7 +145,7 @@ func TestEveryValueArrives(t *testing.T) {
 func TestValuesThatCannotBeAreRefused(t *testing.T) {
 	for _, text := range []string{
 		"controller: {replicas: two}", "image: {name: ''}", "image: {tag: x}", "proxyImage: {tag: x}", "proxyImage: {pullPolicy: Sometimes}", "proxies: {service: {type: ExternalName}}", "proxies: {replica: 1}",
-		"controller: {logLevel: loud}", "gatewayClass: {name: UPPER}", "controller: {env: {A: 1}}", "namespaces: [Shop]", "namespaces: shop", "exclusiveHostnames: maybe", "access: {deny: some}", "access: {trustDomain: 'spiffe://a'}", "traffic: {prometheus: {url: 'prometheus:9090'}}", "traffic: {on: true}", "rollouts: {enabled: maybe}", "rollouts: {on: true}", "rollouts: {hold: Sometimes}", "networkPolicies: {prometheus: {ports: []}}", "proxies: {gateways: {allow: [command]}}", "proxies: {tracing: {endpoint: 'collector:4318'}}", "proxies: {tracing: {rate: 0}}",
+		"controller: {logLevel: loud}", "gatewayClass: {name: UPPER}", "controller: {env: {A: 1}}", "namespaces: [Shop]", "namespaces: shop", "exclusiveHostnames: maybe", "access: {deny: some}", "access: {trustDomain: 'spiffe://a'}", "traffic: {prometheus: {url: 'prometheus:9090'}}", "traffic: {on: true}", "rollouts: {enabled: maybe}", "rollouts: {on: true}", "rollouts: {hold: Sometimes}", "networkPolicies: {prometheus: {ports: []}}", "proxies: {gateways: {allow: [command]}}", "proxies: {tracing: {endpoint: 'collector:4318'}}", "proxies: {tracing: {rate: 0}}", "mesh: {sidecar: {requests: {cpu: much}}}", "mesh: {sidecar: {limits: {disk: 1Gi}}}",
 	} {
 		values := map[string]any{}
 		if err := yaml.Unmarshal([]byte(text), &values); err != nil {
@@ -209,6 +209,10 @@ func TestModes(t *testing.T) {
 		"mesh": {
 			map[string]any{"namespaces": []any{"shop"}, "mesh": map[string]any{"enabled": true, "authoritySecret": "mine"}}, "namespaces [shop] and an authority for identities in the Secret mine",
 			[]string{"--namespaces=shop", "--mesh", "--mesh-authority-secret=mine"},
+		},
+		"sidecars": {
+			map[string]any{"mesh": map[string]any{"enabled": true, "sidecar": map[string]any{"requests": map[string]any{"cpu": "50m", "memory": nil}, "limits": map[string]any{"cpu": 4}}}},
+			"sidecars in all namespaces", []string{"--mesh", "--sidecar-requests=cpu=50m,memory=none,ephemeral-storage=none", "--sidecar-limits=cpu=4,memory=128Mi,ephemeral-storage=none"},
 		},
 	} {
 		objects, err := render(load(t), c.values)

@@ -164,6 +164,22 @@ func Admission() []Verb {
 	return sorted(all)
 }
 
+// SidecarsWebhook is the name of the two configurations, Mutating- and ValidatingWebhookConfiguration, by which pods get
+// sidecars.
+const SidecarsWebhook = "weir-controller-sidecars"
+
+// Injection returns what the controller may additionally do if it puts sidecars into pods, sorted: keep the certificates by
+// which API servers trust it. It reads the pods anyway, and may make ConfigMaps.
+func Injection() []Verb {
+	var all []Verb
+	for _, verb := range []string{"get", "patch"} {
+		for _, resource := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
+			all = append(all, Verb{Group: "admissionregistration.k8s.io", Resource: resource, Verb: verb, Name: SidecarsWebhook})
+		}
+	}
+	return sorted(all)
+}
+
 // AuthenticationNamespace is the namespace of the ConfigMap that Authentication is about.
 const AuthenticationNamespace = "kube-system"
 

@@ -182,17 +182,24 @@ func TestTheRolesAreWhatIsUsed(t *testing.T) {
 	}
 }
 
-// TestTheRoleOfAMeshIsWhatIsUsed does so where the controller signs identities with an authority of the user's.
-func TestTheRoleOfAMeshIsWhatIsUsed(t *testing.T) {
-	n := 0
-	for _, r := range installed(t, "../../../deploy/release/manifests/testdata/mesh.yaml") {
-		if r.Kind == "Role" && r.Namespace == "weir-system" {
-			compare(t, r.Name, r.Rules, slices.Concat(access.Alone(), access.Mesh("mine")))
-			n++
+// TestTheRolesOfAMeshAreWhatIsUsed does so where the controller injects sidecars, and signs identities: in one namespace with an
+// authority of the user's, and in all.
+func TestTheRolesOfAMeshAreWhatIsUsed(t *testing.T) {
+	kinds := dialect.Kinds()
+	for file, want := range map[string]map[string][]access.Verb{
+		"mesh.yaml": {
+			"Role weir-system": slices.Concat(access.Alone(), access.Mesh("mine")), "Role shop": access.Each(kinds),
+			"ClusterRole ": slices.Concat(access.Shared(kinds, []string{"shop"}), access.Traffic(), access.Injection()),
+		},
+		"sidecars.yaml": {"Role weir-system": slices.Concat(access.Own(), access.Mesh("")), "ClusterRole ": slices.Concat(access.Cluster(kinds), access.Traffic(), access.Injection())},
+	} {
+		roles := installed(t, "../../../deploy/release/manifests/testdata/"+file)
+		for _, r := range roles {
+			compare(t, file+" "+r.Kind+" "+r.Namespace, r.Rules, want[r.Kind+" "+r.Namespace])
 		}
-	}
-	if n != 1 {
-		t.Errorf("%d roles in the controller's namespace", n)
+		if len(roles) != len(want) {
+			t.Errorf("%s: %d roles, want %d", file, len(roles), len(want))
+		}
 	}
 }
 
