@@ -138,7 +138,7 @@ func (s *Snapshot) MayAwait(peer *Peer, port *routing.Port) bool {
 		return false
 	}
 	l := port.Listeners[0]
-	if g := s.Listeners[l.ID].guard; g != nil && g.table.JudgesRequests(g.port) {
+	if g := s.Listeners[l.ID].guard; g != nil && g.table.JudgesRequests(g.portOf(peer)) {
 		return false
 	}
 	_, _, f := s.judge(peer, asked{at: time.Now(), listener: l}, nil)
@@ -198,13 +198,18 @@ func mayUpgrade(s *policy.Subject, protocol string) bool {
 	return protocol == "" || http1.EqualFold(protocol, "websocket") || s.Judge(&policy.Request{Protocol: policy.TCP}).Reason.Passes()
 }
 
+// portOf is the port that a peer is judged by.
+func (g *guard) portOf(p *Peer) int32 {
+	if g.port == 0 {
+		return int32(p.Meant.Port())
+	}
+	return g.port
+}
+
 // subject is what the peer may do at a listener, which is found once for a connection and its policies. A connection may
 // outlive the certificate that its client proved itself by; from then on the client is nobody.
 func (p *Peer) subject(g *guard, now time.Time) *policy.Subject {
-	port := g.port
-	if port == 0 {
-		port = int32(p.Meant.Port())
-	}
+	port := g.portOf(p)
 	if p.TLS != nil && p.TLS.Verified != nil && now.After(p.TLS.Verified.NotAfter) {
 		return g.table.Subject(&policy.Peer{}, port)
 	}

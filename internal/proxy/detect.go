@@ -175,7 +175,7 @@ func (c *conn) relayOn() {
 func (c *conn) newRelay() *relay {
 	r := &relay{srv: c.srv, bind: c.bind, sock: c.sock, nc: c.nc, shard: c.shard, to: c.to, limit: c.srv.opt.StreamTimeout}
 	r.Begin(c.srv.pipe, c.sock, c.shard)
-	r.Peer.Port = c.bind.portOf(c.to)
+	r.Peer.Port, r.Peer.Meant = c.bind.portOf(c.to), c.to
 	if a := c.peer.Announced; a != nil {
 		r.Announce(a.Header)
 	}
