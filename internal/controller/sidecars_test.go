@@ -242,7 +242,7 @@ func TestChangesDoNotWaitForSidecars(t *testing.T) {
 // TestSidecarsAreATaskOfAMesh looks for it, and for the metrics.
 func TestSidecarsAreATaskOfAMesh(t *testing.T) {
 	for args, want := range map[string]bool{"--mesh": true, "--mesh=false": false} {
-		c := plane(t, args, "--feed=127.0.0.1:19443")
+		c := plane(t, args)
 		found := false
 		for _, s := range c.group.Status() {
 			found = found || s.Name == "sidecars" && !s.Lease
