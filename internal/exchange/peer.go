@@ -101,6 +101,12 @@ func (p *Peer) Come(s Socket, scheme, port string) {
 	}
 }
 
+// Secure notes that the peer began TLS after bytes in cleartext, as which policies may have judged it.
+func (p *Peer) Secure(t *TLSPeer) {
+	p.Scheme, p.TLS = "https", t
+	p.judgedBy.Store(nil)
+}
+
 // meet sets the peer of a relayed connection. name is the text of the socket's remote address.
 func (p *Peer) meet(s Socket, name string) {
 	p.Socket, p.IP = s, name

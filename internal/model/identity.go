@@ -41,9 +41,32 @@ func (t *ServiceTLS) Identity() string {
 // spiffeScheme begins the names that certificates have under an identity's roots.
 const spiffeScheme = "spiffe://"
 
+// MeshProtocol is the name (ALPN, RFC 7301) by which clients of the mesh say so: they offer it to endpoints that they know by
+// identity, beside a version of HTTP for requests and alone for other connections. No server chooses it.
+const MeshProtocol = "weir"
+
 // ServesPlain reports whether clients without TLS are served at the listener.
 func (l *Listener) ServesPlain() bool {
-	return !l.Protocol.TLS() || l.TLS != nil && l.TLS.Plain && l.Protocol.Requests() && l.TLS.Identity() != ""
+	return !l.Protocol.TLS() || l.TLS != nil && l.TLS.Plain && l.TLS.Identity() != ""
+}
+
+// TakesConnections reports whether connections that carry no requests are served at the listener.
+func (l *Listener) TakesConnections() bool { return !l.Protocol.Requests() || l.Detect }
+
+// Takes says whether routes of a kind can be attached to the listener.
+func (l *Listener) Takes(k RouteKind) bool { return l.Protocol.Takes(k) || l.Detect && k == RouteTCP }
+
+// detect checks what a listener needs that detects what connections carry.
+func (v *validator) detect(where Ref, l *Listener) {
+	switch {
+	case !l.Detect:
+	case !l.Protocol.Requests():
+		v.fail(where, "detect", "is set, but the protocol %q says what connections carry", l.Protocol)
+	case l.Hostname != "":
+		v.fail(where, "detect", "is set, but connections that carry no requests have no hostname")
+	case l.Protocol.TLS() && (l.TLS == nil || l.TLS.Identity() == ""):
+		v.fail(where, "detect", "is set, but with TLS only a listener with an identity detects what connections carry")
+	}
 }
 
 // hasCertificate reports whether a name is that of a certificate that can be presented.

@@ -58,6 +58,13 @@ type Listener struct {
 	// listener has no socket of its own then: Address and Port are those that clients meant, and Port may be 0 for any that
 	// no other listener of the redirect has. Empty is for listeners with a socket.
 	Redirect string `json:"redirect,omitempty"`
+	// Detect means that nobody knows what the connections carry. The listener takes routes for requests and a route for TCP.
+	// A connection that begins with an HTTP request gets the former, any other the latter. If the client is silent and there
+	// is a route for TCP, its endpoint is connected, and who speaks first decides. Protocol is HTTP, or HTTPS with an
+	// identity: then MeshProtocol tells connections of the mesh from those of an application's own TLS, and inside TLS the
+	// client's offer of an HTTP version tells requests from other connections. The listener has its port alone, and no
+	// Hostname.
+	Detect bool `json:"detect,omitempty"`
 }
 
 // Redirects of a pod's network: RedirectInbound brings connections to the pod, RedirectOutbound those from it.
@@ -80,7 +87,8 @@ type ListenerTLS struct {
 	// ClientOptional accepts connections without a (valid) client certificate.
 	ClientOptional bool `json:"clientOptional,omitempty"`
 	// Plain serves clients without TLS, too, beside those with it. They have proved no identity. Only a listener with an
-	// identity and of requests may have it, as others are told by the first byte from an application's own protocol.
+	// identity may have it. One of requests takes all TLS for its own. One of connections, or one that detects what they
+	// carry, takes only TLS that offers MeshProtocol; all else is passed on as it is.
 	Plain bool `json:"plain,omitempty"`
 }
 

@@ -33,8 +33,8 @@ func (e *Endpoint) http1() *tls.Config {
 	return e.tls.http1
 }
 
-// DialRelay is DialFor for a connection of which nothing is known: over TLS no application protocol is offered, and the
-// endpoint may choose what it speaks. An endpoint that does not Announce needs no client.
+// DialRelay is DialFor for a connection of which nothing is known: over TLS no application protocol is offered, other than
+// the mesh's to endpoints that are known by identity, and the endpoint may choose what it speaks. An endpoint that does not Announce needs no client.
 func (e *Endpoint) DialRelay(from clientaddr.Pair) (*Conn, error) {
 	if e.tls == nil {
 		return e.dialBy(time.Time{}, nil, from)

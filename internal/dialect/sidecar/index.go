@@ -98,7 +98,7 @@ func (x *Index) leads(s *corev1.Service) {
 	}
 }
 
-// leadsTo adds the ports of a pod with a sidecar that speak HTTP: of others the bytes are passed on as they are.
+// leadsTo adds the ports of a pod with a sidecar that may speak HTTP: of others the bytes are passed on as they are.
 func (x *Index) leadsTo(a netip.Addr, p *workload.Pods) {
 	if !p.Sidecar {
 		return
@@ -161,7 +161,7 @@ func (x *Index) Shared() model.Config {
 				continue
 			}
 			cfg.Services = append(cfg.Services, model.Service{
-				Name: pathService(p, a, port.number), Protocol: port.protocol, TLS: tlsOf(p.Name+"."+p.Namespace+".pod", []model.PodIdentity{id}),
+				Name: pathService(p, a, port.number), Protocol: cmp.Or(port.protocol, model.HTTP), TLS: tlsOf(p.Name+"."+p.Namespace+".pod", []model.PodIdentity{id}),
 				Ref:       model.Ref{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name},
 				Endpoints: []model.Endpoint{{Address: netip.AddrPortFrom(a, uint16(port.number)).String(), Pod: p.Name}},
 			})
@@ -245,16 +245,12 @@ func (t *translator) lead(d destination) {
 	}
 	l := t.listener(fmt.Sprintf("%s/%s/outbound/%s", t.options.Namespace, t.options.Name, at), d.to)
 	l.Redirect = model.RedirectOutbound
-	kind := model.RouteHTTP
 	if d.protocol == model.TCP {
-		l.Protocol, kind = model.TCP, model.RouteTCP
+		l.Protocol = model.TCP
 	}
-	r := model.Route{
-		Ref: d.ref, Kind: kind, ClientCertificate: Identity, Attachments: []model.Attachment{{Listener: l.Name, Hostnames: []string{"*"}}},
-		Rules: []model.Rule{t.rule(d.ref, kind, d.service)},
-	}
+	r := model.Route{Ref: d.ref, ClientCertificate: Identity, Attachments: []model.Attachment{{Listener: l.Name, Hostnames: []string{"*"}}}}
 	r.Ref.Field = cmp.Or(r.Ref.Field, "outbound["+at+"]")
-	t.cfg.Listeners, t.cfg.Routes = append(t.cfg.Listeners, l), append(t.cfg.Routes, r)
+	t.listen(l, d.protocol, r, d.ref, d.service)
 }
 
 // ownProtocols are names of ports whose servers speak first, or no HTTP, and what a port number alone is taken for where
@@ -267,7 +263,7 @@ var ownProtocols = map[string]model.Protocol{
 var ownPorts = []int32{25, 443, 587, 3306, 4444, 5432, 6379, 9300, 11211}
 
 // meshProtocol is what a port of a Service speaks: as its appProtocol says, else its name up to the first "-", else its
-// number.
+// number, else it is unknown.
 func meshProtocol(p *corev1.ServicePort) model.Protocol {
 	if p.AppProtocol != nil && *p.AppProtocol != "" {
 		return portProtocol(p)
@@ -279,7 +275,7 @@ func meshProtocol(p *corev1.ServicePort) model.Protocol {
 	if slices.Contains(ownPorts, p.Port) {
 		return model.TCP
 	}
-	return model.HTTP
+	return unknown
 }
 
 func isTCP(p *corev1.ServicePort) bool { return p.Protocol == "" || p.Protocol == corev1.ProtocolTCP }

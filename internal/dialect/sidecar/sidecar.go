@@ -37,8 +37,7 @@ type Options struct {
 	Outbound netip.AddrPort
 	// Forwards are where connections to one port of a Service each are accepted.
 	Forwards []Forward
-	// Plain serves clients without TLS, too, at ports of HTTP. They have no identity, so that they get what policies let
-	// everybody have.
+	// Plain serves clients without TLS, too. They have no identity, so that they get what policies let everybody have.
 	Plain bool
 	// TrustDomain is that of the identities.
 	TrustDomain string
@@ -109,8 +108,11 @@ func (t *translator) workload() string {
 // podPort is a port of the pod and what it speaks.
 type podPort struct {
 	number   int32
-	protocol model.Protocol // HTTP, H2C or TCP
+	protocol model.Protocol // HTTP, H2C, TCP or unknown
 }
+
+// unknown stands for what a port speaks of which nobody says it: its listeners detect it.
+const unknown model.Protocol = ""
 
 // ports are the pod's, and those at which to accept connections for it.
 func (t *translator) ports() []podPort {
@@ -131,7 +133,7 @@ func portsOf(pod *workload.Pods, services []*corev1.Service, speaks func(*corev1
 	of := map[int32]model.Protocol{}
 	for _, c := range pod.Ports {
 		if !c.UDP {
-			of[c.Number] = model.HTTP
+			of[c.Number] = speaks(&corev1.ServicePort{Port: c.Number})
 		}
 	}
 	for _, s := range services {
@@ -204,20 +206,36 @@ func (t *translator) inboundPort(p podPort, at, app netip.AddrPort) {
 	l := t.listener(name, at)
 	l.TLS = &model.ListenerTLS{Certificates: []string{Identity}}
 	l.Workload, l.WorkloadPort = t.workload(), p.number
-	s := model.Service{Name: service, Ref: t.ref(""), Protocol: p.protocol}
+	s := model.Service{Name: service, Ref: t.ref(""), Protocol: cmp.Or(p.protocol, model.HTTP)}
 	if app.IsValid() {
 		s.Endpoints = []model.Endpoint{{Address: app.String()}}
 	} else {
 		s.Meant = true
 	}
 	r := model.Route{Ref: t.ref(fmt.Sprintf("inbound[%d]", p.number)), Attachments: []model.Attachment{{Listener: name, Hostnames: []string{"*"}}}}
-	l.Protocol = model.HTTPS
-	l.TLS.Plain = t.options.Plain && p.protocol != model.TCP
+	l.Protocol, l.TLS.Plain = model.HTTPS, t.options.Plain
 	if p.protocol == model.TCP {
-		l.Protocol, r.Kind, s.Protocol = model.TLS, model.RouteTCP, model.HTTP
+		l.Protocol, s.Protocol = model.TLS, model.HTTP
 	}
-	r.Rules = []model.Rule{t.rule(r.Ref, r.Kind, service)}
-	t.cfg.Listeners, t.cfg.Routes, t.cfg.Services = append(t.cfg.Listeners, l), append(t.cfg.Routes, r), append(t.cfg.Services, s)
+	t.cfg.Services = append(t.cfg.Services, s)
+	t.listen(l, p.protocol, r, r.Ref, service)
+}
+
+// listen adds a listener, with a route to a service for what the service speaks. of is the provenance of its rule.
+func (t *translator) listen(l model.Listener, protocol model.Protocol, r model.Route, of model.Ref, service string) {
+	kinds := []model.RouteKind{model.RouteHTTP}
+	switch protocol {
+	case model.TCP:
+		kinds[0] = model.RouteTCP
+	case unknown:
+		l.Detect = true
+		kinds = append(kinds, model.RouteTCP)
+	}
+	t.cfg.Listeners = append(t.cfg.Listeners, l)
+	for _, kind := range kinds {
+		r.Kind, r.Rules = kind, []model.Rule{t.rule(of, kind, service)}
+		t.cfg.Routes = append(t.cfg.Routes, r)
+	}
 }
 
 func (t *translator) listener(name string, at netip.AddrPort) model.Listener {
