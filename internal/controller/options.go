@@ -126,7 +126,7 @@ func (o *Options) validate() error {
 		return err
 	}
 	if err := o.sidecars().Validate(); o.mesh.on && err != nil {
-		return flags.Errorf("--sidecar-requests and --sidecar-limits: %w", err)
+		return flags.Errorf("--mesh: sidecars cannot be made: %w", err)
 	}
 	if o.name == "" {
 		name, err := os.Hostname()
