@@ -100,7 +100,7 @@ func (k *Keeper) Run(ctx context.Context, woken <-chan struct{}) error {
 	}
 }
 
-// open makes a cache of the ConfigMaps, and of the metadata of pods with sidecars, of a namespace or of all.
+// open makes a cache of the ConfigMaps, and of where there are pods with sidecars, of a namespace or of all.
 func (k *Keeper) open(ctx context.Context, namespace string) (cache.Cache, error) {
 	of, here := fields.OneTermEqualSelector("metadata.name", inject.CAName), fields.Everything()
 	if namespace != "" { // the library uses the namespace that a selector of fields names
@@ -111,7 +111,7 @@ func (k *Keeper) open(ctx context.Context, namespace string) (cache.Cache, error
 		Scheme: k.Client.Scheme(), Mapper: k.Client.RESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.ConfigMap{}: {Field: of},
-			&corev1.Pod{}:       {Field: here, Label: labels.SelectorFromSet(labels.Set{inject.Label: inject.Enabled})},
+			&corev1.Pod{}:       {Field: here, Label: labels.SelectorFromSet(labels.Set{inject.Label: inject.Enabled}), Transform: bare},
 		},
 	})
 	if err != nil {
@@ -127,7 +127,7 @@ func (k *Keeper) open(ctx context.Context, namespace string) (cache.Cache, error
 	pods := toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { changed() }, DeleteFunc: func(any) { changed() }}
 	maps := pods
 	maps.UpdateFunc = func(any, any) { changed() }
-	for object, handler := range map[client.Object]toolscache.ResourceEventHandlerFuncs{&corev1.ConfigMap{}: maps, podMeta(): pods} {
+	for object, handler := range map[client.Object]toolscache.ResourceEventHandlerFuncs{&corev1.ConfigMap{}: maps, &corev1.Pod{}: pods} {
 		informer, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if err != nil {
 			return nil, err
@@ -139,11 +139,12 @@ func (k *Keeper) open(ctx context.Context, namespace string) (cache.Cache, error
 	return c, nil
 }
 
-// podMeta is a pod's metadata, of which alone the cache reads it.
-func podMeta() *metav1.PartialObjectMetadata {
-	m := &metav1.PartialObjectMetadata{}
-	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	return m
+// bare leaves of a pod what says where it is. Watches of metadata alone, of the library, can leave a goroutine behind.
+func bare(o any) (any, error) {
+	if p, ok := o.(*corev1.Pod); ok {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}}, nil
+	}
+	return o, nil
 }
 
 // look brings all ConfigMaps to what they are to be.
@@ -160,9 +161,7 @@ func (k *Keeper) look(ctx context.Context) error {
 	}
 	have := map[string]*corev1.ConfigMap{}
 	for _, c := range k.caches {
-		pods := &metav1.PartialObjectMetadataList{}
-		pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-		maps := &corev1.ConfigMapList{}
+		pods, maps := &corev1.PodList{}, &corev1.ConfigMapList{}
 		for _, list := range []client.ObjectList{pods, maps} {
 			if err := c.List(ctx, list); err != nil {
 				if ctx.Err() != nil {
