@@ -45,6 +45,7 @@ var importTable = map[string][]string{
 	"internal/probe":              {"internal/loglimit"},
 	"internal/inject":             {"internal/probe", "internal/redirect"},
 	"internal/clientaddr":         {},
+	"internal/clienthello":        {},
 	"internal/upstream":           {"internal/model", "internal/clientaddr", "internal/http1", "internal/http2", "internal/identity/claim", "internal/identity/spiffe", "internal/loglimit", "internal/socket"},
 	"internal/telemetry":          {"internal/clock", "internal/model", "internal/http1", "internal/loglimit"},
 	"internal/mirror": {
@@ -58,7 +59,7 @@ var importTable = map[string][]string{
 		"internal/identity/claim", "internal/identity/spiffe", "internal/policy", "internal/telemetry", "internal/model", "internal/budget", "internal/clock", "internal/tracing",
 	},
 	"internal/proxy": {
-		"internal/exchange", "internal/mirror", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/identity/spiffe", "internal/socket",
+		"internal/exchange", "internal/mirror", "internal/upstream", "internal/clientaddr", "internal/clienthello", "internal/http1", "internal/http2", "internal/identity/spiffe", "internal/socket",
 		"internal/routing", "internal/telemetry", "internal/loglimit", "internal/model", "internal/budget", "internal/clock", "internal/pace",
 	},
 	"internal/control": {
