@@ -45,6 +45,7 @@ var importTable = map[string][]string{
 	"internal/probe":              {"internal/loglimit"},
 	"internal/inject":             {"internal/probe", "internal/redirect"},
 	"internal/clientaddr":         {},
+	"internal/clienthello":        {},
 	"internal/upstream":           {"internal/model", "internal/clientaddr", "internal/http1", "internal/http2", "internal/identity/claim", "internal/identity/spiffe", "internal/loglimit", "internal/socket"},
 	"internal/telemetry":          {"internal/clock", "internal/model", "internal/http1", "internal/loglimit"},
 	"internal/mirror": {
@@ -58,7 +59,7 @@ var importTable = map[string][]string{
 		"internal/identity/claim", "internal/identity/spiffe", "internal/policy", "internal/telemetry", "internal/model", "internal/budget", "internal/clock", "internal/tracing",
 	},
 	"internal/proxy": {
-		"internal/exchange", "internal/mirror", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/identity/spiffe", "internal/socket",
+		"internal/exchange", "internal/mirror", "internal/upstream", "internal/clientaddr", "internal/clienthello", "internal/http1", "internal/http2", "internal/identity/spiffe", "internal/socket",
 		"internal/routing", "internal/telemetry", "internal/loglimit", "internal/model", "internal/budget", "internal/clock", "internal/pace",
 	},
 	"internal/control": {
@@ -85,7 +86,7 @@ var importTable = map[string][]string{
 	"internal/kube/replica":    {"internal/feed", "internal/identity", "internal/identity/claim", "internal/identity/workload", "internal/model"},
 	"internal/kube/scrape":     {"internal/metrics/embedded", "internal/model", "internal/reach", "internal/resource", "internal/telemetry", "internal/workload"},
 	"internal/kube/inspect": {
-		"internal/kube", "internal/kube/access", "internal/kube/infra", "internal/kube/replica", "internal/dialect/roles", "internal/feed", "internal/resource", "internal/model",
+		"internal/kube", "internal/kube/access", "internal/kube/infra", "internal/kube/replica", "internal/dialect/roles", "internal/feed", "internal/inject", "internal/resource", "internal/model",
 		"api/convert", "api/metrics", "api/split",
 	},
 	"internal/finding": {"internal/model", "internal/visible"},

@@ -127,7 +127,7 @@ func (o *Options) validate() error {
 	}
 	if s := o.sidecarSettings(); o.injects() && !strings.HasSuffix(s.Controller, ":0") { // a port that the system is to choose is known later
 		if err := s.Validate(); err != nil {
-			return flags.Errorf("--sidecar-requests and --sidecar-limits: %w", err)
+			return flags.Errorf("--mesh: sidecars cannot be made: %w", err)
 		}
 	}
 	if o.name == "" {

@@ -67,6 +67,8 @@ func (c *conn) hearClient(t *contest) bool {
 		case is == contestAlone && until == never:
 			until = time.Now().Add(c.srv.opt.HeaderTimeout)
 			continue
+		case c.w == nil && c.mustEnd(): // the deadline just replaced may have been the one that says so
+			return t.withdraw() && c.silent(nil)
 		}
 		err := c.hear()
 		switch {
@@ -84,8 +86,6 @@ func (c *conn) hearClient(t *contest) bool {
 		case !upstream.IsTimeout(err):
 			t.withdraw()
 			return false
-		case c.w == nil && c.mustEnd():
-			return t.withdraw() && c.silent(err)
 		case !time.Now().Before(until):
 			c.opaque = true // its bytes were no request; or it is the endpoint's failure that ends it
 			return false
@@ -169,7 +169,7 @@ func (t *contest) hearEndpoint() {
 	case upstream.IsTimeout(err):
 		r.Abort(errIdle)
 		t.decide(contestRelay, true)
-	case t.decide(contestAlone, true) == contestRelay:
+	default:
 		r.abort(&exchange.Failure{Reason: telemetry.BackendReset})
 	}
 }
