@@ -98,7 +98,7 @@ func (c *cluster) file(name, content string) string {
 func (c *cluster) gives(config *model.Config) {
 	c.Helper()
 	c.until("the sidecar is connected", func() bool {
-		connected, err := c.feed.Set(pod, config)
+		connected, err := c.feed.Set(pod, config, nil)
 		if err != nil {
 			c.Fatal(err)
 		}
