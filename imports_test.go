@@ -45,7 +45,8 @@ var importTable = map[string][]string{
 	"internal/probe":              {"internal/loglimit"},
 	"internal/inject":             {"internal/probe", "internal/redirect"},
 	"internal/clientaddr":         {},
-	"internal/upstream":           {"internal/model", "internal/clientaddr", "internal/http1", "internal/http2", "internal/identity/spiffe", "internal/loglimit", "internal/socket"},
+	"internal/clienthello":        {},
+	"internal/upstream":           {"internal/model", "internal/clientaddr", "internal/http1", "internal/http2", "internal/identity/claim", "internal/identity/spiffe", "internal/loglimit", "internal/socket"},
 	"internal/telemetry":          {"internal/clock", "internal/model", "internal/http1", "internal/loglimit"},
 	"internal/mirror": {
 		"internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/telemetry", "internal/loglimit", "internal/model", "internal/budget", "internal/clock",
@@ -58,12 +59,12 @@ var importTable = map[string][]string{
 		"internal/identity/claim", "internal/identity/spiffe", "internal/policy", "internal/telemetry", "internal/model", "internal/budget", "internal/clock", "internal/tracing",
 	},
 	"internal/proxy": {
-		"internal/exchange", "internal/mirror", "internal/upstream", "internal/clientaddr", "internal/http1", "internal/http2", "internal/identity/spiffe", "internal/socket",
+		"internal/exchange", "internal/mirror", "internal/upstream", "internal/clientaddr", "internal/clienthello", "internal/http1", "internal/http2", "internal/identity/spiffe", "internal/socket",
 		"internal/routing", "internal/telemetry", "internal/loglimit", "internal/model", "internal/budget", "internal/clock", "internal/pace",
 	},
 	"internal/control": {
-		"internal/dialect", "internal/dialect/sidecar", "internal/resource", "internal/finding", "internal/model",
-		"internal/routing", "internal/spare",
+		"internal/dialect", "internal/dialect/sidecar", "internal/identity/spiffe", "internal/resource", "internal/finding", "internal/model",
+		"internal/routing", "internal/spare", "internal/workload",
 	},
 	"internal/diff":            {"internal/policy", "internal/routing", "internal/model"},
 	"internal/feed":            {"internal/loglimit", "internal/model", "internal/spare"},
@@ -92,14 +93,14 @@ var importTable = map[string][]string{
 	"internal/dataplane": {
 		"internal/proxy", "internal/exchange", "internal/mirror", "internal/finding", "internal/flags", "internal/process", "internal/reach", "internal/socket", "internal/telemetry", "internal/http1", "internal/identity/spiffe", "internal/model", "internal/routing", "internal/tracing",
 	},
-	"internal/fed":                {"internal/tracing/otlp", "internal/dataplane", "internal/feed", "internal/finding", "internal/flags", "internal/model", "internal/process", "internal/tapping", "internal/telemetry"},
+	"internal/fed":                {"internal/tracing/otlp", "internal/dataplane", "internal/feed", "internal/finding", "internal/flags", "internal/identity/spiffe", "internal/identity/workload", "internal/model", "internal/probe", "internal/process", "internal/proxy", "internal/redirect", "internal/socket", "internal/tapping", "internal/telemetry"},
 	"internal/redirect":           {},
 	"internal/redirect/netfilter": {"internal/flags", "internal/redirect"},
 	"cmd/weir-proxy":              {"internal/fed", "internal/flags", "internal/process", "internal/redirect/netfilter", "internal/visible"},
 	"internal/flags":              {"internal/identity/spiffe", "internal/model"},
 	"internal/process":            {"internal/flags", "internal/loglimit", "internal/socket", "internal/spare", "internal/telemetry", "internal/visible"},
 	"internal/controller": {
-		"internal/control", "internal/dialect", "internal/dialect/gateway", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/identity/spiffe", "internal/identity/workload", "internal/inject", "internal/kube",
+		"internal/control", "internal/dialect", "internal/dialect/gateway", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/identity/spiffe", "internal/identity/workload", "internal/inject", "internal/loglimit", "internal/kube",
 		"internal/kube/access", "internal/kube/admission", "internal/kube/aggregated", "internal/kube/conversion", "internal/kube/infra", "internal/kube/release", "internal/kube/replica", "internal/kube/scrape", "internal/kube/trust", "internal/kube/webhook",
 		"internal/rollout", "internal/rollout/provider", "internal/metrics", "internal/metrics/embedded", "internal/metrics/prometheus", "internal/metrics/rest", "internal/metrics/schema", "internal/model", "internal/process", "internal/reach", "internal/resource", "internal/tapping",
 		"internal/task", "internal/telemetry", "api/metrics", "api/rollouts",

@@ -1,5 +1,5 @@
-// Command weir-proxy is the data plane of one Gateway, like "weir proxy", but without any code for Kubernetes. It runs
-// in pods.
+// Command weir-proxy is the data plane of one Gateway, like "weir proxy", or of one pod, like "weir sidecar", but without
+// any code for Kubernetes. It runs in pods.
 package main
 
 import (
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -24,7 +25,16 @@ const usage = `weir-proxy serves a Gateway of a Kubernetes cluster as its contro
 
 Usage:
   weir-proxy --gateway NAMESPACE/NAME --controller HOST:PORT [flags]
+  weir-proxy sidecar --controller HOST:PORT [flags]
   weir-proxy redirect [flags]
+
+Flags:
+`
+
+const sidecarUsage = fed.SidecarUsage + `
+
+Usage:
+  weir-proxy sidecar --controller HOST:PORT --pod-namespace NAMESPACE --pod-name NAME --pod-ips IP,IP [flags]
 
 Flags:
 `
@@ -43,19 +53,27 @@ func main() {
 
 // run returns the exit code: 0, 1 if the command failed, 2 if the command line is wrong.
 func run(args []string, stdout, stderr io.Writer) int {
-	if len(args) > 0 && args[0] == "redirect" {
-		var redirect netfilter.Command
-		return command{"weir-proxy redirect", redirectUsage, redirect.Flags, func() error { return redirect.Run(stdout) }}.run(args[1:], stdout, stderr)
+	lasting := func(run func(context.Context, io.Writer, io.Writer) error) func() error {
+		return func() error {
+			ctx, stop := process.Interrupted(context.Background())
+			defer stop()
+			return run(ctx, stdout, stderr)
+		}
 	}
-	if len(args) > 0 && args[0] == "proxy" {
-		args = args[1:] // it may be called as "weir proxy" is
+	name := "proxy"
+	if len(args) > 0 && slices.Contains([]string{"proxy", "sidecar", "redirect"}, args[0]) { // "proxy" as for "weir proxy"
+		name, args = args[0], args[1:]
+	}
+	switch name {
+	case "redirect":
+		var redirect netfilter.Command
+		return command{"weir-proxy redirect", redirectUsage, redirect.Flags, func() error { return redirect.Run(stdout) }}.run(args, stdout, stderr)
+	case "sidecar":
+		sidecar := fed.NewSidecar()
+		return command{"weir-proxy sidecar", sidecarUsage, sidecar.Flags, lasting(sidecar.Run)}.run(args, stdout, stderr)
 	}
 	proxy := fed.New()
-	return command{"weir-proxy", usage, proxy.Flags, func() error {
-		ctx, stop := process.Interrupted(context.Background())
-		defer stop()
-		return proxy.Run(ctx, stdout, stderr)
-	}}.run(args, stdout, stderr)
+	return command{"weir-proxy", usage, proxy.Flags, lasting(proxy.Run)}.run(args, stdout, stderr)
 }
 
 // command is one of the program's: its flags, and what it does once they are read.

@@ -45,10 +45,21 @@ func TestBinaryIsSmall(t *testing.T) {
 		t.Skip("what a process takes is read from /proc, which Linux has")
 	}
 
+	for _, args := range [][]string{
+		{"--gateway", "shop/edge"},
+		{"sidecar", "--pod-namespace", "shop", "--pod-name", "cart-1", "--pod-ips", "127.0.0.1"},
+	} {
+		t.Run(args[0], func(t *testing.T) { runsSmall(t, program, info.Size(), args...) })
+	}
+}
+
+// runsSmall runs the program beside a control plane that is away.
+func runsSmall(t *testing.T, program string, size int64, args ...string) {
+	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, "--gateway", "shop/edge", "--controller", "127.0.0.1:1", "--admin", "127.0.0.1:0",
-		"--ca-file", filepath.Join(dir, "none"), "--token-file", filepath.Join(dir, "none"), "--log-level", "debug")
+	cmd := exec.CommandContext(ctx, program, append(args, "--controller", "127.0.0.1:1", "--admin", "127.0.0.1:0",
+		"--ca-file", filepath.Join(dir, "none"), "--token-file", filepath.Join(dir, "none"), "--log-level", "debug")...)
 	cmd.Cancel = func() error { return cmd.Process.Kill() }
 	log, err := cmd.StderrPipe()
 	if err != nil {
@@ -66,7 +77,7 @@ func TestBinaryIsSmall(t *testing.T) {
 		t.Fatal("it never tried to reach the control plane")
 	}
 	resident, private := memory(t, cmd.Process.Pid)
-	t.Logf("binary %d KiB, resident %d KiB, private %d KiB", info.Size()>>10, resident>>10, private>>10)
+	t.Logf("binary %d KiB, resident %d KiB, private %d KiB", size>>10, resident>>10, private>>10)
 	if resident > mostResident || private > mostPrivate {
 		t.Errorf("resident %d bytes, private %d, want at most %d and %d", resident, private, mostResident, mostPrivate)
 	}
@@ -114,6 +125,9 @@ func TestCommandLine(t *testing.T) {
 		{nil, 2, `WEIR_MAX_HOPS="many"`},
 		{[]string{"--max-hops", "3"}, 2, `--gateway "": want NAMESPACE/NAME`},
 		{[]string{"proxy", "--max-hops", "3", "--gateway", "a/b"}, 2, `--controller "": want HOST:PORT`},
+		{[]string{"sidecar", "--help"}, 0, "--pod-ips"},
+		{[]string{"sidecar", "--max-hops", "3", "--pod-namespace", "a"}, 2, `--pod-namespace "a" and --pod-name "": want both`},
+		{[]string{"sidecar", "--max-hops", "3", "--reach", "any"}, 2, "unknown flag: --reach"},
 	} {
 		var out bytes.Buffer
 		if code := run(x.args, &out, &out); code != x.code || !strings.Contains(out.String(), x.want) {

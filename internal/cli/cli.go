@@ -139,7 +139,7 @@ traffic by it.`,
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.AddCommand(
-		newRun(s), newController(s), newProxy(s), newRedirect(s), newCheck(s), newStatus(s), newDump(s), newDiff(s), newExplain(s), newAccess(s), newRollout(s), newTraffic(s, "traffic"), newTraffic(s, trafficPlugin), newDemo(s), newEcho(s), newIdentity(s), newInject(s), newConvert(s), newVersion(s), newCompletion(s),
+		newRun(s), newController(s), newProxy(s), newSidecar(s), newRedirect(s), newCheck(s), newStatus(s), newDump(s), newDiff(s), newExplain(s), newAccess(s), newRollout(s), newTraffic(s, "traffic"), newTraffic(s, trafficPlugin), newDemo(s), newEcho(s), newIdentity(s), newInject(s), newConvert(s), newVersion(s), newCompletion(s),
 	)
 	completeChoices(root)
 	for _, cmd := range append(root.Commands(), root) {

@@ -33,7 +33,7 @@ func (o *sidecarOptions) flags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.inbound, "inbound", nil, "`PORT=ADDRESS:PORT`: accept connections to the pod's port there (default: at the pod's own address); may be repeated")
 	f.StringArrayVar(&o.app, "app", nil, "`PORT=ADDRESS:PORT`: where the application listens for the pod's port (default: there on 127.0.0.1); may be repeated")
 	f.StringVar(&o.outbound, "outbound", "", "`address` at which the application's HTTP requests are accepted, for Services by their host names, also as by a proxy")
-	f.BoolVar(&o.permissive, "permissive", false, "serve clients without TLS, too, at the pod's ports of HTTP: as nobody, for the time until all clients have an identity")
+	f.BoolVar(&o.permissive, "permissive", false, "serve clients without TLS, too: as nobody, for the time until all clients have an identity")
 	f.StringArrayVar(&o.forward, "forward", nil, "`ADDRESS:PORT=SERVICE:PORT`: pass connections on to a Service (NAME or NAMESPACE/NAME); may be repeated")
 }
 

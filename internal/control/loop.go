@@ -33,6 +33,8 @@ type Report struct {
 	Invalid map[model.Owner]error
 	// Unpublished says of which owners not all is served, and why, as Publish did.
 	Unpublished map[model.Owner]error
+	// Sidecars is Result.Sidecars of the newest set.
+	Sidecars *Sidecars
 	// Err says why the newest set is not being served; nil when it is, be it without some Gateways.
 	Err error
 	// Changed says that something was published just now.
@@ -195,7 +197,7 @@ func (s *state) translate(set *resource.Set) {
 	result, err := s.translator.Translate(set)
 	r := &s.report
 	r.Set, r.TranslateTime, r.Err = set, time.Since(begun), err
-	r.Gateways, r.Events, r.Invalid = result.Gateways, result.Events, result.Invalid
+	r.Gateways, r.Events, r.Invalid, r.Sidecars = result.Gateways, result.Events, result.Invalid, result.Sidecars
 	r.translated = translated{result.Statuses, result.Findings}
 	if err != nil {
 		s.whole = nil

@@ -27,6 +27,8 @@ type Result struct {
 	// Invalid are the owners, Gateways, that Config leaves out because their configuration is not valid, and the errors.
 	// Their proxies must keep what they have. It is only used with Options.ProxyPerGateway.
 	Invalid map[model.Owner]error
+	// Sidecars makes configurations of sidecars; nil without Options.Mesh.
+	Sidecars *Sidecars
 }
 
 // owners are those who are to have a configuration, be it an empty one.
@@ -59,6 +61,8 @@ type Options struct {
 	TrustedProxies []netip.Prefix
 	// Sidecar says beside which pod this process stands, if it does.
 	Sidecar sidecar.Options
+	// Mesh has results and reports make configurations for sidecars of the set's pods.
+	Mesh bool
 	// Deny and TrustDomain are those of access.Options.
 	Deny        model.Deny
 	TrustDomain string
@@ -87,7 +91,7 @@ func NewTranslator(o Options) *Translator {
 	for _, d := range o.dialects() {
 		t.translates = append(t.translates, d.New(dialect.Options{
 			Serve: o.Serve, ProxyPerGateway: o.ProxyPerGateway, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies, ExclusiveHostnames: o.ExclusiveHostnames,
-			Deny: o.Deny, TrustDomain: o.TrustDomain, Sidecar: o.Sidecar,
+			Deny: o.Deny, TrustDomain: o.TrustDomain, Sidecar: o.Sidecar, Mesh: o.Mesh,
 		}))
 	}
 	return t
@@ -124,6 +128,9 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 		uses = append(uses, of.Uses...)
 	}
 	r.Findings = set.Unused(r.Findings, uses)
+	if t.options.Mesh {
+		r.Sidecars = &Sidecars{set: set, options: t.options, configs: configs}
+	}
 	config := model.Merge(configs...)
 	if t.options.PathPolicy == model.PathStrict {
 		config.DefaultPathPolicy(t.options.PathPolicy)

@@ -33,6 +33,8 @@ type controllerStatus struct {
 	Proxies map[model.Owner][]feed.Proxy `json:"proxies"`
 	// Versions of the configurations that they are to run, by Gateway.
 	Versions map[model.Owner]string `json:"versions"`
+	// Sidecars are those connected to this replica; nil without --mesh.
+	Sidecars *sidecarStatus `json:"sidecars,omitempty"`
 	// Traffic is how the reading of proxies stands; nil if Traffic Metrics are not served.
 	Traffic *trafficStatus `json:"traffic,omitempty"`
 	// Tasks are what this replica does, or would do if it led.
@@ -70,7 +72,7 @@ func (c *controlPlane) adminHandler(asked context.Context) http.Handler {
 
 func (c *controlPlane) status() controllerStatus {
 	out := controllerStatus{
-		Status: c.latest.Load().Status(), Leader: value(&c.leads), Proxies: map[model.Owner][]feed.Proxy{}, Versions: map[model.Owner]string{}, Traffic: c.trafficStatus(), Tasks: c.group.Status(),
+		Status: c.latest.Load().Status(), Leader: value(&c.leads), Proxies: map[model.Owner][]feed.Proxy{}, Versions: map[model.Owner]string{}, Sidecars: c.sidecars.status(), Traffic: c.trafficStatus(), Tasks: c.group.Status(),
 	}
 	if statuses := c.leader.statuses.Load(); statuses != nil {
 		out.Statuses = *statuses

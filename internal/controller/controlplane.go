@@ -42,6 +42,7 @@ type controlPlane struct {
 	tokens       *replica.Tokens
 	authority    *replica.Authority
 	identities   *identities     // nil if none are signed
+	sidecars     *sidecars       // nil if none are fed
 	pods         *admission.Pods // nil if there are no sidecars
 	board        *replica.Board
 	lease        *replica.Lease
@@ -81,7 +82,7 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	}
 	c := &controlPlane{
 		Options: o, log: log, client: client, synced: make(chan struct{}), rebundled: make(chan struct{}, 1), entrusted: make(chan struct{}, 1), tell: control.NewTeller(log, true),
-		source: kube.NewSource(client, kube.SourceOptions{Kinds: o.kinds(), Controller: dialect.ControllerName, Scope: o.scope(), Logger: log}),
+		source: kube.NewSource(client, kube.SourceOptions{Kinds: o.kinds(), Controller: dialect.ControllerName, Scope: o.scope(), Pods: o.mesh.on, Logger: log}),
 	}
 	c.statusWriter = kube.NewStatusWriter(client, c.source, dialect.ControllerName, log)
 	c.recorder = kube.NewRecorder(client, c.source, dialect.ControllerName, o.name, log)
@@ -108,7 +109,7 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	c.feeds = &feed.Server{
 		Certificate: c.authority.Certificate, Authenticate: c.authenticate, OnChange: c.proxyChanged, Logger: log,
 	}
-	c.identities, c.pods = newIdentities(c), newPods(c)
+	c.identities, c.sidecars, c.pods = newIdentities(c), newSidecars(c), newPods(c)
 	boardData, err := replica.BoardCache(client.Config, o.namespace)
 	if err != nil {
 		return nil, err
@@ -179,6 +180,9 @@ func (c *controlPlane) report(r control.Report) {
 	}
 	c.latest.Store(&r)
 	c.metrics.report(r)
+	if c.sidecars != nil {
+		c.sidecars.know(r.Sidecars)
+	}
 	if !c.group.Leading() { // the leader tells for all
 		c.tell.Tell(r.Findings, nil)
 	}
@@ -237,7 +241,11 @@ func (c *controlPlane) running() map[model.Owner][]feed.Proxy {
 	return out
 }
 
-func (c *controlPlane) proxyChanged(model.Owner) {
+func (c *controlPlane) proxyChanged(owner model.Owner) {
+	if c.sidecars != nil && owner.Kind() == model.OwnerWorkload { // neither statuses nor Rollouts depend on it
+		c.sidecars.changed(owner)
+		return
+	}
 	c.board.Tell()
 	c.leader.wake()
 	c.wakeReleases()

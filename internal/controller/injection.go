@@ -17,8 +17,8 @@ import (
 // injects says whether API servers have pods injected by the controller.
 func (o *Options) injects() bool { return o.mesh.on && o.conversion.on() }
 
-// sidecars are the settings of what is put into pods.
-func (o *Options) sidecars() *inject.Settings {
+// sidecarSettings are those of what is put into pods.
+func (o *Options) sidecarSettings() *inject.Settings {
 	s := *o.mesh.sidecars
 	s.Image, s.PullPolicy, s.Controller, s.Audience, s.TrustDomain = o.proxyImage, o.imagePullPolicy(), o.feedTarget(), infra.Audience, o.trustDomain
 	s.Namespace, s.LogLevel, s.LogFormat, s.Version = o.namespace, o.proxyLog.level, o.proxyLog.format, process.Build().Version
@@ -30,7 +30,7 @@ func newPods(c *controlPlane) *admission.Pods {
 	if !c.mesh.on {
 		return nil
 	}
-	p := &admission.Pods{Settings: c.sidecars()}
+	p := &admission.Pods{Settings: c.sidecarSettings()}
 	c.reviews.Paths[admission.PodsPath], c.reviews.Paths[admission.FinalPodsPath] = p.Inject, p.Final
 	return p
 }

@@ -40,6 +40,8 @@ var (
 	metricObjects      = prometheus.NewDesc("weir_controller_model_objects", "What the published configuration holds.", []string{"kind"}, nil)
 	metricLeader       = prometheus.NewDesc("weir_controller_leader", "1 on the replica that leads, 0 on others.", nil, nil)
 	metricProxies      = prometheus.NewDesc("weir_controller_proxies_connected", "Proxies that are connected to this replica.", nil, nil)
+	metricSidecars     = prometheus.NewDesc("weir_controller_sidecars_connected", "Sidecars among the proxies that are connected to this replica.", nil, nil)
+	metricSidecarsDue  = prometheus.NewDesc("weir_controller_sidecars_due", "Sidecars whose configuration was not made yet of the newest state of the cluster.", nil, nil)
 	metricResponses    = prometheus.NewDesc("weir_controller_feed_responses_total", "Responses sent to proxies.", nil, nil)
 	metricBytes        = prometheus.NewDesc("weir_controller_feed_sent_bytes_total", "Bytes of responses sent to proxies, before encryption.", nil, nil)
 	metricParts        = prometheus.NewDesc("weir_controller_feed_sent_parts_total", "Parts of configurations, such as a route or a service, sent to proxies.", nil, nil)
@@ -122,7 +124,7 @@ func (c *controllerCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- metricTask
 	to <- metricTaskFailed
 	for _, d := range []*prometheus.Desc{metricScraped, metricUnscraped, metricEdges, metricScrapes, metricReportAge, metricTaps, metricTapLines, metricAdmissions, metricDenials, metricHeld,
-		metricRollouts, metricRolloutsMore, metricPhase, metricStep, metricSteps, metricStepAge, metricSet, metricMeasured, metricPassed, metricRolloutErrs, metricIdentities, metricIdentityEnd, metricPods} {
+		metricRollouts, metricRolloutsMore, metricPhase, metricStep, metricSteps, metricStepAge, metricSet, metricMeasured, metricPassed, metricRolloutErrs, metricIdentities, metricIdentityEnd, metricSidecars, metricSidecarsDue, metricPods} {
 		to <- d
 	}
 }
@@ -168,6 +170,10 @@ func (c *controllerCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	if i := c.plane.identities; i != nil {
 		i.collect(to)
+	}
+	if s := c.plane.sidecars.status(); s != nil {
+		gauge(metricSidecars, float64(s.Connected))
+		gauge(metricSidecarsDue, float64(s.Due))
 	}
 	if r := c.plane.releases; r != nil {
 		collectReleases(to, r.Stats(), time.Now())

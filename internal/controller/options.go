@@ -125,8 +125,10 @@ func (o *Options) validate() error {
 	if err := o.mesh.check(); err != nil {
 		return err
 	}
-	if err := o.sidecars().Validate(); o.mesh.on && err != nil {
-		return flags.Errorf("--mesh: sidecars cannot be made: %w", err)
+	if s := o.sidecarSettings(); o.injects() && !strings.HasSuffix(s.Controller, ":0") { // a port that the system is to choose is known later
+		if err := s.Validate(); err != nil {
+			return flags.Errorf("--mesh: sidecars cannot be made: %w", err)
+		}
 	}
 	if o.name == "" {
 		name, err := os.Hostname()
@@ -205,7 +207,7 @@ func (o *Options) imagePullPolicy() corev1.PullPolicy {
 func (o *Options) translation() control.Options {
 	options := control.InCluster()
 	options.Names, options.PathPolicy, options.ExclusiveHostnames, options.Dialects = &o.names, o.pathPolicy, o.exclusive, o.Dialects
-	options.Deny, options.TrustDomain = o.deny, o.trustDomain
+	options.Deny, options.TrustDomain, options.Mesh = o.deny, o.trustDomain, o.mesh.on
 	return options
 }
 

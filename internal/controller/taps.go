@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"net/netip"
 
 	"github.com/weirmesh/weir/internal/feed"
@@ -23,7 +24,7 @@ func newTaps(c *controlPlane) *tapping.Hub {
 		Name: c.replicaHost(), Roots: func() *x509.CertPool { return c.authority.Roots() }, Is: identity.IsReplica, Certificate: c.authority.ReplicaCertificate,
 	}
 	h := &tapping.Hub{
-		Connected: func() int { return int(c.feeds.Stats().Proxies) },
+		Connected: func() int { s := c.feeds.Stats(); return int(s.Proxies - s.Workloads) },
 		Peers:     c.peers,
 		Call: func(ctx context.Context, address string) (tapping.Stream, error) {
 			s, err := replicas.Call(ctx, address)
@@ -37,9 +38,18 @@ func newTaps(c *controlPlane) *tapping.Hub {
 	}
 	replicas.Serve = func(s *feed.Stream) error { return h.ServePeer(s) }
 	c.feeds.Replicas = replicas
-	c.feeds.Taps = func(s *feed.Stream, owner model.Owner, proxy string) error { return h.ServeProxy(s, owner, proxy) }
+	c.feeds.Taps = func(s *feed.Stream, owner model.Owner, proxy string) error {
+		if owner.Kind() != model.OwnerGateway {
+			return errNotTapped
+		}
+		return h.ServeProxy(s, owner, proxy)
+	}
 	return h
 }
+
+// errNotTapped ends the stream of a pod that is no Gateway's proxy: every pod may have one, and what is asked for is not for
+// every pod.
+var errNotTapped = errors.New("taps are for proxies of Gateways")
 
 // peers are the other replicas, by their word on the board.
 func (c *controlPlane) peers() []tapping.Peer {

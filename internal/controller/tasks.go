@@ -32,6 +32,7 @@ func (c *controlPlane) tasks(asked context.Context, s *sockets) []task.Task {
 		{Name: "admission objects", Off: c.known == nil, Run: func(ctx context.Context) error { return c.known.Run(ctx) }},
 		{Name: "feed", After: needs{published, c.authority.Ready}, Ready: c.feedReady,
 			Run: func(ctx context.Context) error { return c.serveFeed(ctx, s.feed) }},
+		{Name: "sidecars", Off: c.sidecars == nil, Run: func(ctx context.Context) error { return c.sidecars.run(ctx) }},
 
 		{Name: "traffic objects", Off: traffic == nil, Run: func(ctx context.Context) error { return traffic.know(ctx) }},
 		{Name: "traffic API", Off: traffic == nil, Ready: func() (bool, string) { return traffic.ready() }, Run: func(ctx context.Context) error { return traffic.api.Run(ctx) }},

@@ -20,6 +20,8 @@ type planeAdmin struct {
 	services iter.Seq[telemetry.ServiceState]
 	// draining means that the process is about to end.
 	draining func() bool
+	// waits is Plane.Waits.
+	waits func() string
 	// access is to all but metrics and health.
 	access process.Access
 	// more pages.
@@ -79,11 +81,17 @@ func (a *planeAdmin) endpoints(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (a *planeAdmin) ready(w http.ResponseWriter, _ *http.Request) {
+	waits := ""
+	if a.waits != nil {
+		waits = a.waits()
+	}
 	switch s := a.standing(); {
 	case a.draining():
 		process.Text(w, http.StatusServiceUnavailable, "draining\n")
 	case s.Generation == 0:
 		process.Text(w, http.StatusServiceUnavailable, "no configuration yet\n")
+	case waits != "":
+		process.Text(w, http.StatusServiceUnavailable, waits+"\n")
 	default:
 		body := fmt.Sprintf("ready, generation %d\n", s.Generation)
 		if n := a.unserved(); n == 1 {

@@ -38,6 +38,9 @@ type Plane struct {
 	Pages []process.Page
 	// Guard judges where the server connects to.
 	Guard *reach.Guard
+	// Waits, if set, returns what the process still lacks besides a configuration; /readyz answers 503 with it, and 200 once
+	// it is empty.
+	Waits func() string
 	// Adjust, if set, returns the configuration to serve instead of one that is published.
 	Adjust func(*model.Config) *model.Config
 	// drainDelay is how long /readyz announces the end before the drain begins.
@@ -70,7 +73,7 @@ func (d *Plane) Run(asked context.Context, configure func(context.Context) error
 	if d.AdminAddress != "off" {
 		p := planeAdmin{
 			metrics: d.Metrics.Handler(), report: d.latest.Load, unserved: func() int { return len(d.Server.Unbound()) }, services: d.Server.Services, access: d.access, more: d.Pages,
-			draining: func() bool { return asked.Err() != nil || ctx.Err() != nil },
+			draining: func() bool { return asked.Err() != nil || ctx.Err() != nil }, waits: d.Waits,
 		}
 		a, err := process.ListenAdmin(d.listenAdmin, d.AdminAddress, p.handler())
 		if err != nil {

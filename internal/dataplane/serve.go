@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"net/netip"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -41,7 +43,16 @@ type Options struct {
 	At telemetry.Side
 	// Identities returns the identity of a name as it is now, nil if there is none; it may be nil itself.
 	Identities func(name string) *spiffe.Identity
+	// Pod are the addresses of the pod beside whose containers the process serves; none if there is no such pod. Then requests
+	// are told nothing of it (exchange.Options.Beside), and no endpoint is hurried.
+	Pod []netip.Addr
+	// Listen and Original, if set, are those of proxy.Options.
+	Listen   socket.Opener
+	Original func(net.Conn) (netip.AddrPort, error)
 }
+
+// unhurried is how long an endpoint may take to answer where the application itself decides what is too long.
+const unhurried = 24 * time.Hour
 
 // NewOptions returns them with their defaults.
 func NewOptions() Options {
@@ -49,12 +60,14 @@ func NewOptions() Options {
 }
 
 // Flags adds them to a command, with the address of the admin endpoint and the allowed reaches; the first is the
-// default.
+// default. Without one, endpoints may have any address.
 func (o *Options) Flags(f *pflag.FlagSet, admin string, reach ...string) {
-	o.reach = flags.NewChoice(reach...)
 	f.StringVar(&o.admin, "admin", admin, "`address` of the admin endpoint (metrics, health, configuration), or off")
 	f.StringVar(&o.access.TokenFile, "admin-token-file", "", "`file` with the token required for all pages except metrics and health; without it, only this machine may read them")
-	f.Var(&o.reach, "reach", "which addresses endpoints may have: any, or cluster to exclude loopback, link-local, cloud metadata and this machine's own")
+	if len(reach) > 0 {
+		o.reach = flags.NewChoice(reach...)
+		f.Var(&o.reach, "reach", "which addresses endpoints may have: any, or cluster to exclude loopback, link-local, cloud metadata and this machine's own")
+	}
 	f.DurationVar(&o.drain, "drain-timeout", 30*time.Second, "timeout for requests in flight when the process ends")
 	f.DurationVar(&o.drainDelay, "drain-delay", 0, "how long to keep accepting connections after SIGTERM, while /readyz answers 503")
 	o.Log.Flags(f)
@@ -77,8 +90,11 @@ func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *t
 	if err != nil {
 		return nil, nil, err
 	}
-	options := proxy.Options{Mirror: mirror, DrainTimeout: o.drain, Identities: o.Identities}
+	options := proxy.Options{Mirror: mirror, DrainTimeout: o.drain, Identities: o.Identities, Original: o.Original}
 	options.Logger, options.At = log, o.At
+	if options.Pod = o.Pod; len(o.Pod) > 0 {
+		options.Beside, options.ResponseTimeout = true, unhurried
+	}
 	guard := &reach.Guard{Cluster: o.reach.Value == "cluster"}
 	options.Upstream.Refuse, options.Upstream.Isolated = guard.Refuse, guard.Cluster
 	if err := o.client.apply(&options); err != nil {
@@ -104,7 +120,11 @@ func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *t
 		return nil, nil, errors.Join(err, closeLog())
 	}
 	options.Tracer = tracer
-	options.Metrics, options.AccessLog, options.Listen = metrics, accessLog, handover.Listen(socket.Open)
+	open := socket.Open
+	if o.Listen != nil {
+		open = o.Listen
+	}
+	options.Metrics, options.AccessLog, options.Listen = metrics, accessLog, handover.Listen(open)
 	d := &Plane{
 		Metrics: metrics, Log: log, AdminAddress: o.admin, access: o.access, Guard: guard,
 		drainDelay: o.drainDelay, mirror: &o.mirror, handover: handover,

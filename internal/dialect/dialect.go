@@ -51,6 +51,8 @@ type Options struct {
 	TrustDomain string
 	// Sidecar is the pod that the configuration is for, if it is for one.
 	Sidecar sidecar.Options
+	// Mesh says that configurations for sidecars of the set's pods are made of the results.
+	Mesh bool
 	// TrustedProxies is gateway.Options.TrustedProxies, and for listeners that no Gateway has.
 	TrustedProxies []netip.Prefix
 }
@@ -138,7 +140,7 @@ func All() List {
 		{"access", slices.Concat(workload.Kinds(), access.Kinds()), access.Codes(), func(o Options) func(*resource.Set, Known) Result {
 			return func(set *resource.Set, _ Known) (r Result) {
 				r.Config, r.Statuses, r.Events, r.Findings = access.Translate(set, access.Options{
-					Partial: o.Partial, Deny: o.Deny, TrustDomain: o.TrustDomain, Sidecar: o.Sidecar.Name != "", Unenforced: o.ProxyPerGateway && !o.Partial,
+					Partial: o.Partial, Deny: o.Deny, TrustDomain: o.TrustDomain, Sidecar: o.Sidecar.Name != "" || o.Mesh, Unenforced: o.ProxyPerGateway && !o.Partial,
 				})
 				return r
 			}

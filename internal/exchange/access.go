@@ -57,7 +57,7 @@ func (ex *Exchange) decidesBy(name string, like func(decides, name string) bool)
 // guard is the policies of the workload in front of whose port a listener stands.
 type guard struct {
 	table  *policy.Table
-	port   int32
+	port   int32 // 0 is the one that the client meant
 	metric *telemetry.Access
 }
 
@@ -87,6 +87,20 @@ var failDenied = &Failure{Status: http.StatusForbidden, Reason: telemetry.Access
 // before a filter answers, a fault is told, a copy is picked or anything is dialled. It judges by the identity that the
 // peer's certificate proved, and by nothing else that the peer says. path is scratch memory, which is returned.
 func (s *Snapshot) access(peer *Peer, shard uint32, a asked, path []byte) (judged, []byte, *Failure) {
+	j, path, f := s.judge(peer, a, path)
+	j.count(shard)
+	return j, path, f
+}
+
+// count counts what was found.
+func (j *judged) count(shard uint32) {
+	if j.asked {
+		j.by.metric.Count(shard, accessResults[j.reason], !j.reason.Passes() && j.by.table.Workload().Audit)
+	}
+}
+
+// judge is access, and tells nobody.
+func (s *Snapshot) judge(peer *Peer, a asked, path []byte) (judged, []byte, *Failure) {
 	g := s.Listeners[a.listener.ID].guard
 	if g == nil {
 		return judged{}, path, nil
@@ -101,17 +115,34 @@ func (s *Snapshot) access(peer *Peer, shard uint32, a asked, path []byte) (judge
 		}
 	}
 	v := subject.Judge(&r)
-	audited := !v.Reason.Passes() && g.table.Workload().Audit
-	g.metric.Count(shard, accessResults[v.Reason], audited)
 	j := judged{asked: true, reason: v.Reason, policy: v.Policy, by: g}
 	if peer.TLS != nil {
 		j.source = peer.TLS.ID.String()
 	}
 	j.plain = v.Reason == policy.Allowed && a.request != nil && !mayUpgrade(subject, a.request.Upgrade)
-	if v.Reason.Passes() || audited {
+	if v.Reason.Passes() || g.table.Workload().Audit {
 		return j, path, nil
 	}
 	return j, path, failDenied
+}
+
+// MayAwait reports whether an endpoint may be connected for a client that has said nothing yet: a route for connections
+// leads to it, the client may have a connection, and no policy is about requests at the port. Where one is, a client has
+// to speak first.
+func (s *Snapshot) MayAwait(peer *Peer, port *routing.Port) bool {
+	if port == nil || !port.Connections() {
+		return false
+	}
+	rule := port.Rule()
+	if rule == nil || s.Rules[rule.ID].Fault != nil {
+		return false
+	}
+	l := port.Listeners[0]
+	if g := s.Listeners[l.ID].guard; g != nil && g.table.JudgesRequests(g.portOf(peer)) {
+		return false
+	}
+	_, _, f := s.judge(peer, asked{at: time.Now(), listener: l}, nil)
+	return f == nil
 }
 
 // again judges once more, by s, what passed the access stage of an earlier configuration and still lasts: a relayed
@@ -147,7 +178,7 @@ func (g *guard) same(h *guard) bool {
 // SameAccess reports whether what came to a port in an earlier configuration is judged by s as before, so that it need
 // not be judged again. port and before are the port in both.
 func (s *Snapshot) SameAccess(port *routing.Port, earlier *Snapshot, before *routing.Port) bool {
-	if port.Protocol != before.Protocol || port.Plain != before.Plain || len(port.Listeners) != len(before.Listeners) {
+	if port.Protocol != before.Protocol || port.Plain != before.Plain || port.Detect != before.Detect || len(port.Listeners) != len(before.Listeners) {
 		return false
 	}
 	for i, l := range port.Listeners {
@@ -167,16 +198,25 @@ func mayUpgrade(s *policy.Subject, protocol string) bool {
 	return protocol == "" || http1.EqualFold(protocol, "websocket") || s.Judge(&policy.Request{Protocol: policy.TCP}).Reason.Passes()
 }
 
+// portOf is the port that a peer is judged by.
+func (g *guard) portOf(p *Peer) int32 {
+	if g.port == 0 {
+		return int32(p.Meant.Port())
+	}
+	return g.port
+}
+
 // subject is what the peer may do at a listener, which is found once for a connection and its policies. A connection may
 // outlive the certificate that its client proved itself by; from then on the client is nobody.
 func (p *Peer) subject(g *guard, now time.Time) *policy.Subject {
+	port := g.portOf(p)
 	if p.TLS != nil && p.TLS.Verified != nil && now.After(p.TLS.Verified.NotAfter) {
-		return g.table.Subject(&policy.Peer{}, g.port)
+		return g.table.Subject(&policy.Peer{}, port)
 	}
-	if s := p.judgedBy.Load(); s != nil && s.Of(g.table, g.port) {
+	if s := p.judgedBy.Load(); s != nil && s.Of(g.table, port) {
 		return s
 	}
-	s := g.table.Subject(p.client(), g.port)
+	s := g.table.Subject(p.client(), port)
 	p.judgedBy.Store(s)
 	return s
 }

@@ -21,9 +21,13 @@ import (
 //	Connect    once; without an endpoint the connection is over
 //	Finish     once, after the last byte
 //
+// If the client has said nothing yet, the owner calls Await before Connect, and Keep once the connection turns out to be none
+// of requests. If it turns out to be one, the owner calls Withdraw, and Discard instead of Finish: nobody is told of the
+// connection.
+//
 // Abort may come from any goroutine at any time until Finish has returned, Rejudge also later.
 type Connection struct {
-	// Peer is who is at the other end. The owner sets Port, and TLS if there was a handshake.
+	// Peer is who is at the other end. The owner sets Port, Meant, and TLS if there was a handshake.
 	Peer Peer
 	// In and Out are the bytes that came from the client, and those that went to it. The owner counts them.
 	In, Out int64
@@ -42,6 +46,7 @@ type Connection struct {
 	cause   *Failure // why the connection was aborted; the first reason wins
 	judged  judged
 	passed  bool // the access stage, and it is not over
+	awaits  bool // the client has said nothing: what judged says is not counted yet
 }
 
 var failRelayShare = &Failure{Reason: telemetry.ClientOverload, Detail: "the client has its part of the proxy's connections, and few are left"}
@@ -78,6 +83,40 @@ func (c *Connection) Connect(snap *Snapshot, port *routing.Port) *upstream.Conn 
 	return c.up
 }
 
+// Await notes that the client has said nothing yet (see Snapshot.MayAwait).
+func (c *Connection) Await() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.awaits = true
+}
+
+// Keep ends what Await began: the connection is one.
+func (c *Connection) Keep() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.awaits {
+		c.awaits = false
+		c.judged.count(c.shard)
+	}
+}
+
+// Withdraw ends the endpoint's connection without an error, from any goroutine.
+func (c *Connection) Withdraw() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.aborted = true
+	if c.up != nil {
+		c.up.Abort()
+	}
+}
+
+// Cause is why the connection was aborted; nil if it was not.
+func (c *Connection) Cause() *Failure {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cause
+}
+
 // route finds the backend that the client gets.
 func (c *Connection) route(snap *Snapshot, port *routing.Port) (*Backend, *Failure) {
 	switch {
@@ -95,7 +134,7 @@ func (c *Connection) route(snap *Snapshot, port *routing.Port) (*Backend, *Failu
 	rs := &snap.Rules[rule.ID]
 	c.record.Route, c.record.Rule = rs.Route, rs.Name
 	c.metrics = rs.Metrics
-	judged, _, f := snap.access(&c.Peer, c.shard, asked{at: time.Now(), listener: listener}, nil)
+	judged, _, f := snap.judge(&c.Peer, asked{at: time.Now(), listener: listener}, nil)
 	if c.admit(judged, f == nil); f != nil {
 		return nil, f
 	}
@@ -121,20 +160,21 @@ func (c *Connection) route(snap *Snapshot, port *routing.Port) (*Backend, *Failu
 // belongs reports whether a connection that was accepted on the port belongs to its listener as it is now. A client that
 // was accepted in cleartext, or under other demands on its certificate, must not reach a listener that has some.
 func (c *Connection) belongs(snap *Snapshot, port *routing.Port) bool {
-	switch t := c.Peer.TLS; {
-	case port.Protocol.Requests() || port.Protocol.TLS() != (t != nil):
-		return false
-	case t != nil:
-		return snap.Listeners[port.Listeners[0].ID].Auth == t.Auth
-	}
-	return true
+	return c.fits(port) && (c.Peer.TLS == nil || snap.Listeners[port.Listeners[0].ID].Auth == c.Peer.TLS.Auth)
 }
 
-// admit notes what the access stage found.
+// fits reports whether the port serves connections as the client brings them: with TLS, or without.
+func (c *Connection) fits(port *routing.Port) bool {
+	return port.Connections() && (c.Peer.TLS == nil && port.Plain || c.Peer.TLS != nil && port.Protocol.TLS())
+}
+
+// admit notes what the access stage found, and counts it unless the client is still silent.
 func (c *Connection) admit(j judged, passed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.judged, c.passed = j, passed
+	if c.judged, c.passed = j, passed; !c.awaits {
+		j.count(c.shard)
+	}
 }
 
 // Rejudge judges the connection again, by a later configuration. It ends a connection that this does not allow as Abort
@@ -147,10 +187,14 @@ func (c *Connection) Rejudge(snap *Snapshot, port *routing.Port) bool {
 		return false
 	}
 	var l *routing.Listener
-	if port != nil && !port.Protocol.Requests() && port.Protocol.TLS() == (c.Peer.TLS != nil) {
+	if port != nil && c.fits(port) {
 		l = port.Listeners[0]
 	}
-	if snap.again(&c.judged, &c.Peer, c.shard, asked{at: time.Now(), listener: l}) {
+	if c.awaits && l != nil && snap.MayAwait(&c.Peer, port) {
+		c.judged, _, _ = snap.judge(&c.Peer, asked{at: time.Now(), listener: l}, nil)
+		return false
+	}
+	if !c.awaits && snap.again(&c.judged, &c.Peer, c.shard, asked{at: time.Now(), listener: l}) {
 		return false
 	}
 	c.abort(failDenied)
@@ -168,6 +212,9 @@ func (c *Connection) connect(snap *Snapshot, b *Backend) *Failure {
 		return FailBusy
 	}
 	c.service = b.Service
+	if b.Service.Meant() {
+		return c.connectMeant(b)
+	}
 	var search Search
 	e := b.Service.Pick(nil)
 	if e == nil {
@@ -203,6 +250,24 @@ func (c *Connection) connect(snap *Snapshot, b *Backend) *Failure {
 			return f
 		}
 	}
+}
+
+// connectMeant connects to the address that the client meant, of which there is no other.
+func (c *Connection) connectMeant(b *Backend) *Failure {
+	if !c.Peer.Meant.IsValid() {
+		return AsFailure(Nowhere(b.Service))
+	}
+	e := b.Service.At(c.Peer.Meant.String())
+	c.record.Attempts, c.record.Endpoint = 1, e.Address
+	up, err := c.dial(e)
+	if err == nil {
+		return c.adopt(up)
+	}
+	if socket.IsShortage(err) {
+		c.pipe.around.Shortage(err)
+	}
+	c.pipe.Logger.Debug("connect failed", "endpoint", e.Address, "error", err)
+	return ConnectFailure(err)
 }
 
 // claim counts the connection among its client's. It returns false if few connections are left and the client would have
@@ -265,10 +330,10 @@ func (c *Connection) Aborted() bool {
 	return c.aborted
 }
 
-// Finish closes the endpoint's connection, returns the client's places, counts the connection and logs it.
-func (c *Connection) Finish() {
+// Discard closes the endpoint's connection and returns the client's places.
+func (c *Connection) Discard() {
 	c.mu.Lock()
-	up, cause, judged := c.up, c.cause, c.judged
+	up := c.up
 	c.passed = false
 	c.mu.Unlock()
 	if up != nil {
@@ -280,6 +345,14 @@ func (c *Connection) Finish() {
 	if c.share != nil {
 		c.share.Add(-1)
 	}
+}
+
+// Finish is Discard, counts the connection and logs it.
+func (c *Connection) Finish() {
+	c.Discard()
+	c.mu.Lock()
+	cause, judged := c.cause, c.judged
+	c.mu.Unlock()
 	rec := &c.record
 	judged.note(rec)
 	if cause != nil {

@@ -41,6 +41,11 @@ func (f *Failure) Error() string {
 // Refused reports whether an endpoint could not be reached, and found it out at once: another connection costs it nothing.
 func (f *Failure) Refused() bool { return f.unreached && f.free }
 
+// Absent reports whether there is no endpoint, or none that can be reached.
+func (f *Failure) Absent() bool {
+	return f.Reason == telemetry.NoEndpoint || f.unreached && f.Reason != telemetry.BackendTLS
+}
+
 func (f *Failure) Unwrap() error { return f.Err }
 
 // These are the failures of exchanges, and of clients' connections and relays before an exchange begins.

@@ -313,6 +313,9 @@ func (ex *Exchange) requestFields() {
 	r := &ex.req
 	out := ex.fields[:0]
 	mark := ex.pipe.mirrorMark
+	if ex.pipe.Beside {
+		mark = ""
+	}
 	id, made := ex.identify()
 	for i := range r.Fields {
 		f := &r.Fields[i]
@@ -334,7 +337,9 @@ func (ex *Exchange) requestFields() {
 		}
 		out = append(out, *f)
 	}
-	out = ex.forwardedFields(out)
+	if !ex.pipe.Beside {
+		out = ex.forwardedFields(out)
+	}
 	if ex.span != nil {
 		out = append(out, ex.traceField())
 	}

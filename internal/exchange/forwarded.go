@@ -273,7 +273,7 @@ func (ex *Exchange) askedPort() int32 {
 // X-Forwarded-Client-Cert and other fields with that prefix. Fields that the proxy writes itself are in own.
 func (ex *Exchange) untold(f *http1.Field) bool {
 	const prefix = "X-Forwarded-"
-	return f.ID == http1.FieldOther && len(f.Name) > len(prefix) && f.Name[0]|0x20 == 'x' && ex.reported == nil && http1.EqualFold(f.Name[:len(prefix)], prefix)
+	return f.ID == http1.FieldOther && len(f.Name) > len(prefix) && f.Name[0]|0x20 == 'x' && ex.reported == nil && !ex.pipe.Beside && http1.EqualFold(f.Name[:len(prefix)], prefix)
 }
 
 // forwardedFields appends what the proxy reports about the client: its address, and what it requested.

@@ -60,6 +60,10 @@ func (ex *Exchange) addOwn(out []http1.Field, f *http1.Field) []http1.Field {
 				return append(out, *f)
 			}
 		}
+	case http1.FieldForwarded, http1.FieldXForwardedFor, http1.FieldXForwardedHost, http1.FieldXForwardedPort, http1.FieldXForwardedProto, http1.FieldXRealIP, http1.FieldWeirMirrored:
+		if ex.pipe.Beside && !http1.HopByHop(f, ex.req.Fields) {
+			return append(out, *f)
+		}
 	case http1.FieldTrailer:
 		if !ex.announcesDropped(f.Value, ex.dropsTrailer) && !http1.HopByHop(f, ex.req.Fields) {
 			return append(out, *f)

@@ -23,6 +23,9 @@ type Options struct {
 	AccessLog *telemetry.AccessLog
 	// Tracer decides which requests are traced; nil: none, and what they say about traces passes unchanged.
 	Tracer *tracing.Tracer
+	// Beside means that the proxy stands beside one of the two ends, and is no station of its own: what a request says of
+	// the proxies that it came by, such as X-Forwarded-For, goes on as it came, and nothing is added to it.
+	Beside bool
 	// Via selects the messages with a Via field.
 	Via Via
 	// Pseudonym names the proxy in Via, which detects loops (RFC 9110 §7.6.3). It is a token. Processes that serve the

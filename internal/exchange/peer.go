@@ -24,6 +24,8 @@ type Peer struct {
 	Scheme string
 	// Port is the port that the client connected to, as text.
 	Port string
+	// Meant is the address that the client meant to connect to, if a redirect brought the connection here.
+	Meant netip.AddrPort
 	// Socket is the connection's socket; nil in previews.
 	Socket Socket
 	// Announced is the content of a PROXY header; nil if there was none.
@@ -97,6 +99,12 @@ func (p *Peer) Come(s Socket, scheme, port string) {
 	} else {
 		p.IP = s.RemoteAddr().String()
 	}
+}
+
+// Secure notes that the peer began TLS after bytes in cleartext, as which policies may have judged it.
+func (p *Peer) Secure(t *TLSPeer) {
+	p.Scheme, p.TLS = "https", t
+	p.judgedBy.Store(nil)
 }
 
 // meet sets the peer of a relayed connection. name is the text of the socket's remote address.

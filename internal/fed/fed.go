@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -24,12 +21,11 @@ import (
 
 // Proxy is a data plane that serves configurations from a controller's feed, as its command line says.
 type Proxy struct {
-	serve             dataplane.Options
-	gateway           string
-	controller        string
-	caFile, tokenFile string
-	stateDir          string
-	pod               telemetry.Side
+	serve    dataplane.Options
+	gateway  string
+	link     link
+	stateDir string
+	pod      telemetry.Side
 }
 
 // New returns a Proxy with the defaults of its flags.
@@ -40,9 +36,7 @@ func (o *Proxy) Flags(f *pflag.FlagSet) {
 	o.serve.Exporter = otlp.Open
 	o.serve.Flags(f, ":19080", "cluster", "any")
 	f.StringVar(&o.gateway, "gateway", "", "`namespace/name` of the Gateway to serve")
-	f.StringVar(&o.controller, "controller", "", "`host:port` of the controller's feed")
-	f.StringVar(&o.caFile, "ca-file", "/var/run/weir/ca/ca.crt", "`file` with the CA certificates that sign the controller's, in PEM")
-	f.StringVar(&o.tokenFile, "token-file", "/var/run/weir/token/token", "`file` with the token that identifies this proxy")
+	o.link.flags(f)
 	f.StringVar(&o.stateDir, "state-dir", "", "`folder` for the last configuration, with its private keys: use one in memory; empty stores nothing")
 	f.StringVar(&o.pod.Namespace, "pod-namespace", "", "`namespace` of the pod that the proxy runs in")
 	f.StringVar(&o.pod.Name, "pod-name", "", "`name` of that pod, which is where its traffic is observed; without one, at the Gateway")
@@ -53,8 +47,8 @@ func (o *Proxy) validate() error {
 	if owner := model.Owner(o.gateway); !owner.Valid() || owner.Kind() != model.OwnerGateway {
 		return flags.Errorf("--gateway %q: want NAMESPACE/NAME", o.gateway)
 	}
-	if _, _, err := net.SplitHostPort(o.controller); err != nil {
-		return flags.Errorf("--controller %q: want HOST:PORT", o.controller)
+	if err := o.link.check(); err != nil {
+		return err
 	}
 	if o.pod != (telemetry.Side{}) {
 		if !model.WorkloadOwner(o.pod.Namespace, o.pod.Name).Valid() {
@@ -79,32 +73,13 @@ func (o *Proxy) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	plane.Pages = append(plane.Pages, process.Page{
-		Pattern: "GET " + telemetry.ReportPath, Index: telemetry.ReportPath, About: "what this proxy counted of its traffic with others, as /metrics has it", Open: true,
-		Handler: http.HandlerFunc(plane.Metrics.ServeReport),
-	})
-	client := &feed.Client{
-		Address: o.controller, Owner: model.Owner(o.gateway), CAFile: o.caFile, TokenFile: o.tokenFile, Logger: log, LeftOut: plane.Server.LeftOut,
-	}
+	client := o.link.client(model.Owner(o.gateway), plane, log)
 	if o.stateDir != "" {
 		client.StateFile = filepath.Join(o.stateDir, "configuration")
 	}
 	client.Taps = func(s *feed.Stream, end func()) error { return tapping.Serve(s, end, plane.Metrics) }
-	client.Unserved = func() (out []feed.Unserved) {
-		for _, u := range plane.Unserved() {
-			out = append(out, feed.Unserved{Listener: u.Listener, Reason: fmt.Sprintf("port %d: %s", u.Port, u.Reason)})
-		}
-		return out
-	}
-	drops := finding.Teller{Log: log}
-	plane.OnReport = func(r dataplane.Report) {
-		client.Tell()
-		drops.Tell(slices.DeleteFunc(slices.Clone(r.Standing().Findings), func(f finding.Finding) bool {
-			return f.Code != finding.CodeDropped && f.Code != finding.CodeFailing // the control plane reports the others
-		}))
-	}
 	err = plane.Run(ctx, func(ctx context.Context) error {
-		return client.Run(ctx, newApplied(plane).apply)
+		return client.Run(ctx, (&applied{plane: plane, none: "the Gateway has no listener that can be served"}).apply)
 	})
 	if e := closeLog(); err == nil {
 		err = e
@@ -118,10 +93,9 @@ func (o *Proxy) Run(ctx context.Context, stdout, stderr io.Writer) error {
 // applied counts the configurations that a feed delivers to a data plane.
 type applied struct {
 	plane  *dataplane.Plane
+	none   string // why there may be no listener
 	report dataplane.Standing
 }
-
-func newApplied(plane *dataplane.Plane) *applied { return &applied{plane: plane} }
 
 // apply serves a configuration. If it fails, the old one stays in force.
 func (a *applied) apply(cfg *model.Config) error {
@@ -136,7 +110,7 @@ func (a *applied) apply(cfg *model.Config) error {
 	a.report.Findings = finding.LeftOut(a.plane.Server.LeftOut(), nil)
 	a.plane.Note(a.report)
 	if a.report.Generation == 1 {
-		a.plane.Began("the Gateway has no listener that can be served")
+		a.plane.Began(a.none)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weirmesh/weir/internal/model"
@@ -59,8 +60,8 @@ func (s *Server) open(ctx context.Context, owner model.Owner, proxy string, by *
 	if old != nil {
 		old.end()
 	}
-	s.counts.proxies.Add(1)
-	s.Logger.Info("proxy is connected", "gateway", owner, "proxy", proxy)
+	s.counts.stream(owner, 1)
+	s.Logger.Info("proxy is connected", whose(owner), "proxy", proxy)
 	return session
 }
 
@@ -75,9 +76,10 @@ func (s *Server) close(session *session) {
 		r.session = nil
 		r.forget = time.AfterFunc(s.Linger, func() { s.forget(session, r) })
 	}
+	s.drop(session.owner) // if it never said anything
 	s.mu.Unlock()
-	s.counts.proxies.Add(-1)
-	s.Logger.Info("proxy is gone", "gateway", session.owner, "proxy", session.proxy)
+	s.counts.stream(session.owner, -1)
+	s.Logger.Info("proxy is gone", whose(session.owner), "proxy", session.proxy)
 }
 
 func (s *Server) forget(session *session, r *record) {
@@ -94,10 +96,10 @@ func (s *Server) forget(session *session, r *record) {
 	}
 }
 
-// drop forgets an owner that is unknown or no longer published, once its proxies are gone. s.mu is held.
+// drop forgets an owner that is unknown, no longer published or alone, once its proxies are gone. s.mu is held.
 func (s *Server) drop(owner model.Owner) {
 	f := s.feeds[owner]
-	if f != nil && (f.current.Load() == nil || f.retired) && len(f.sessions)+len(f.proxies) == 0 {
+	if f != nil && (f.current.Load() == nil || f.retired || f.alone) && len(f.sessions)+len(f.proxies) == 0 {
 		delete(s.feeds, owner)
 	}
 }
@@ -159,7 +161,12 @@ func (s *Server) report(session *session, version, refusal string) {
 
 // complain logs what a proxy says is wrong, each message at most once a second: a proxy may say something else all the time.
 func (s *Server) complain(owner model.Owner, proxy, message string, args ...any) {
-	s.complaints.Log(s.Logger, slog.LevelWarn, string(owner)+" "+proxy+" "+message, message, append([]any{"gateway", owner, "proxy", proxy}, args...)...)
+	s.complaints.Log(s.Logger, slog.LevelWarn, string(owner)+" "+proxy+" "+message, message, append([]any{whose(owner), "proxy", proxy}, args...)...)
+}
+
+// whose names an owner in the log, by its kind.
+func whose(owner model.Owner) slog.Attr {
+	return slog.String(strings.ToLower(string(owner.Kind())), owner.Namespace()+"/"+owner.Name())
 }
 
 func (s *Server) changed(owner model.Owner) {

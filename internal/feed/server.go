@@ -66,7 +66,7 @@ type Server struct {
 	// Logger, if set, logs proxies that come and go, and their refusals.
 	Logger *slog.Logger
 
-	publishing sync.Mutex // held by Publish; guards contents of parts
+	publishing sync.Mutex // held by Publish and Set; guards contents of parts
 
 	mu    sync.Mutex
 	feeds map[model.Owner]*feed // by owner
@@ -86,6 +86,7 @@ var ErrUnavailable = errors.New("the token cannot be checked now")
 type feed struct {
 	current  atomic.Pointer[snapshot] // nil before its first configuration
 	retired  bool                     // published no more; guarded by Server.mu
+	alone    bool                     // its configurations come by Set; guarded by Server.mu
 	sessions map[string]*session      // by proxy; guarded by Server.mu
 	proxies  map[string]*record       // by name; guarded by Server.mu
 	given    *model.Config            // the one that was given to Publish last, nil for none; guarded by Server.mu
@@ -128,13 +129,18 @@ func (s *Server) feed(owner model.Owner) *feed {
 // have known more. To revoke what an earlier process published, publish an empty configuration.
 //
 // It returns why configurations cannot be sent, by owner: their proxies keep the one before, and the same configuration
-// meets the same error. Others are not affected.
+// meets the same error. Others are not affected. So are owners whose configurations come by Set.
 func (s *Server) Publish(configs map[model.Owner]*model.Config) map[model.Owner]error {
 	s.init()
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
 	s.mu.Lock()
-	owners := slices.Collect(maps.Keys(s.feeds))
+	owners := make([]model.Owner, 0, len(s.feeds)+len(configs))
+	for owner, f := range s.feeds {
+		if !f.alone {
+			owners = append(owners, owner)
+		}
+	}
 	s.mu.Unlock()
 	for owner := range configs {
 		owners = append(owners, owner)
@@ -147,6 +153,31 @@ func (s *Server) Publish(configs map[model.Owner]*model.Config) map[model.Owner]
 		}
 	}
 	return errs
+}
+
+// Set makes a configuration that of one owner, as Publish does, while a proxy of the owner is connected, and forgets it
+// when the last one has gone for as long as Linger: for many owners of which each has few proxies, such as workloads. It
+// does nothing, and returns false, if none is connected. It delays Publish by what it takes to encode the one.
+func (s *Server) Set(owner model.Owner, c *model.Config) (connected bool, err error) {
+	s.init()
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	s.mu.Lock()
+	f := s.feeds[owner]
+	if f == nil || len(f.sessions)+len(f.proxies) == 0 {
+		s.mu.Unlock()
+		return false, nil
+	}
+	f.alone = true
+	s.mu.Unlock()
+	err = s.publish(owner, c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f = s.feeds[owner]; f != nil { // it may have been let go of, and made again
+		f.alone = true
+		s.drop(owner)
+	}
+	return true, err
 }
 
 func (s *Server) publish(owner model.Owner, c *model.Config) error {

@@ -6,12 +6,14 @@ import (
 	"sync/atomic"
 
 	"google.golang.org/grpc/stats"
+
+	"github.com/weirmesh/weir/internal/model"
 )
 
 // Stats are the counts of a Server since it was made.
 type Stats struct {
-	// Proxies is how many streams are open now.
-	Proxies int64
+	// Proxies is how many streams are open now, Workloads how many of them are of workloads.
+	Proxies, Workloads int64
 	// Responses is how many were sent, Parts how many parts they added or removed, Bytes how many bytes they have on
 	// the wire, before TLS.
 	Responses, Parts, Bytes uint64
@@ -28,19 +30,27 @@ type Stats struct {
 func (s *Server) Stats() Stats {
 	s.init()
 	c := &s.counts
-	return Stats{Proxies: c.proxies.Load(), Responses: c.responses.Load(), Parts: c.parts.Load(), Bytes: c.bytes.Load(), Refusals: c.nacks.Load(), Unauthenticated: c.refused.Load(),
+	return Stats{Proxies: c.proxies.Load(), Workloads: c.workloads.Load(), Responses: c.responses.Load(), Parts: c.parts.Load(), Bytes: c.bytes.Load(), Refusals: c.nacks.Load(), Unauthenticated: c.refused.Load(),
 		TurnedAway: s.door.turned.Load()}
 }
 
 // counters is also the handler through which gRPC reports the bytes it sends.
 type counters struct {
-	proxies                                 atomic.Int64
+	proxies, workloads                      atomic.Int64
 	responses, parts, bytes, nacks, refused atomic.Uint64
 }
 
 func (c *counters) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	if out, ok := s.(*stats.OutPayload); ok && ctx.Value(besideKey{}) == nil {
 		c.bytes.Add(uint64(out.WireLength))
+	}
+}
+
+// stream counts one of an owner's that begins, or with -1 ends.
+func (c *counters) stream(of model.Owner, n int64) {
+	c.proxies.Add(n)
+	if of.Kind() == model.OwnerWorkload {
+		c.workloads.Add(n)
 	}
 }
 

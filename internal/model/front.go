@@ -68,10 +68,14 @@ func TrustedProxies(all []netip.Prefix) []string {
 // framing is the part of a listener that must be the same for all listeners of a port, because connections begin with
 // it before anything selects a listener.
 func (l *Listener) framing() string {
-	if l.Front == nil || !l.Front.ProxyProtocol {
-		return string(l.Protocol)
+	framing := string(l.Protocol)
+	if l.Detect {
+		framing += " detected"
 	}
-	return string(l.Protocol) + " behind " + strings.Join(l.Front.TrustedProxies, ",")
+	if l.Front == nil || !l.Front.ProxyProtocol {
+		return framing
+	}
+	return framing + " behind " + strings.Join(l.Front.TrustedProxies, ",")
 }
 
 func (v *validator) front(where Ref, f *Front) {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -10,6 +11,9 @@ import (
 // a configuration names a certificate to present, or the authorities of a service, it can name an identity. A process
 // that has none of that name serves and connects to nothing under it.
 const IdentityPrefix = "identity:"
+
+// WorkloadIdentity is the name under which a sidecar has its pod's identity.
+const WorkloadIdentity = IdentityPrefix + "workload"
 
 // IsIdentity reports whether a name is an identity's, "identity:NAME". NAME has lower-case letters, digits, and the
 // characters - . / and so no bundle of certificates in PEM form is taken for one.
@@ -37,9 +41,32 @@ func (t *ServiceTLS) Identity() string {
 // spiffeScheme begins the names that certificates have under an identity's roots.
 const spiffeScheme = "spiffe://"
 
+// MeshProtocol is the name (ALPN, RFC 7301) by which clients of the mesh say so: they offer it to endpoints that they know by
+// identity, beside a version of HTTP for requests and alone for other connections. No server chooses it.
+const MeshProtocol = "weir"
+
 // ServesPlain reports whether clients without TLS are served at the listener.
 func (l *Listener) ServesPlain() bool {
-	return !l.Protocol.TLS() || l.TLS != nil && l.TLS.Plain && l.Protocol.Requests() && l.TLS.Identity() != ""
+	return !l.Protocol.TLS() || l.TLS != nil && l.TLS.Plain && l.TLS.Identity() != ""
+}
+
+// TakesConnections reports whether connections that carry no requests are served at the listener.
+func (l *Listener) TakesConnections() bool { return !l.Protocol.Requests() || l.Detect }
+
+// Takes says whether routes of a kind can be attached to the listener.
+func (l *Listener) Takes(k RouteKind) bool { return l.Protocol.Takes(k) || l.Detect && k == RouteTCP }
+
+// detect checks what a listener needs that detects what connections carry.
+func (v *validator) detect(where Ref, l *Listener) {
+	switch {
+	case !l.Detect:
+	case !l.Protocol.Requests():
+		v.fail(where, "detect", "is set, but the protocol %q says what connections carry", l.Protocol)
+	case l.Hostname != "":
+		v.fail(where, "detect", "is set, but connections that carry no requests have no hostname")
+	case l.Protocol.TLS() && (l.TLS == nil || l.TLS.Identity() == ""):
+		v.fail(where, "detect", "is set, but with TLS only a listener with an identity detects what connections carry")
+	}
 }
 
 // hasCertificate reports whether a name is that of a certificate that can be presented.
@@ -64,10 +91,21 @@ func (v *validator) listenerIdentity(where Ref, t *ListenerTLS) {
 // serviceIdentity checks what an identity asks of a service.
 func (v *validator) serviceIdentity(where Ref, t *ServiceTLS) {
 	if t.Identity() == "" {
+		if t.Pods != nil {
+			v.fail(where, "tls.pods", "is set, but no identity vouches for pods")
+		}
 		return
 	}
-	if len(t.SubjectAltNames) == 0 {
+	if len(t.SubjectAltNames) == 0 && t.Pods == nil {
 		v.fail(where, "tls.subjectAltNames", "is empty, but %q vouches for SPIFFE IDs alone", t.CAs)
+	}
+	for i, p := range t.Pods {
+		if _, err := netip.ParseAddr(p.Address); err != nil {
+			v.fail(where, v.at("tls.pods", i)+".address", "%q is not an IP address", p.Address)
+		}
+		if !strings.HasPrefix(p.ID, spiffeScheme) {
+			v.fail(where, v.at("tls.pods", i)+".id", "%q is not a SPIFFE ID", p.ID)
+		}
 	}
 	for i, name := range t.SubjectAltNames {
 		if !strings.HasPrefix(name, spiffeScheme) {

@@ -51,12 +51,20 @@ type Listener struct {
 	// Workload is the Name of the workload in front of whose port the listener stands: only what the workload's policies
 	// allow passes. If there is no such workload, nothing does. Empty is for listeners of gateways, which judge nobody.
 	Workload string `json:"workload,omitempty"`
-	// WorkloadPort is the port of the workload's pods that policies judge by.
+	// WorkloadPort is the port of the workload's pods that policies judge by; 0, for a listener of a redirect, is the one
+	// that the client meant.
 	WorkloadPort int32 `json:"workloadPort,omitempty"`
 	// Redirect names the redirect of the pod's network that brings the listener's connections, one of Redirects. The
 	// listener has no socket of its own then: Address and Port are those that clients meant, and Port may be 0 for any that
 	// no other listener of the redirect has. Empty is for listeners with a socket.
 	Redirect string `json:"redirect,omitempty"`
+	// Detect means that nobody knows what the connections carry. The listener takes routes for requests and a route for TCP.
+	// A connection that begins with an HTTP request gets the former, any other the latter. If the client is silent and there
+	// is a route for TCP, its endpoint is connected, and who speaks first decides. Protocol is HTTP, or HTTPS with an
+	// identity: then MeshProtocol tells connections of the mesh from those of an application's own TLS, and inside TLS the
+	// client's offer of an HTTP version tells requests from other connections. The listener has its port alone, and no
+	// Hostname.
+	Detect bool `json:"detect,omitempty"`
 }
 
 // Redirects of a pod's network: RedirectInbound brings connections to the pod, RedirectOutbound those from it.
@@ -79,7 +87,8 @@ type ListenerTLS struct {
 	// ClientOptional accepts connections without a (valid) client certificate.
 	ClientOptional bool `json:"clientOptional,omitempty"`
 	// Plain serves clients without TLS, too, beside those with it. They have proved no identity. Only a listener with an
-	// identity and of requests may have it, as others are told by the first byte from an application's own protocol.
+	// identity may have it. One of requests takes all TLS for its own. One of connections, or one that detects what they
+	// carry, takes only TLS that offers MeshProtocol; all else is passed on as it is.
 	Plain bool `json:"plain,omitempty"`
 }
 
@@ -291,6 +300,10 @@ type Service struct {
 	Protocol  Protocol    `json:"protocol"`
 	TLS       *ServiceTLS `json:"tls,omitempty"`
 	Endpoints []Endpoint  `json:"endpoints,omitempty"`
+	// Meant means that the endpoint of each connection is the address that its client meant, at listeners whose connections
+	// a redirect brings. Endpoints is empty then, and the service is for connections of TCP and TLS routes alone: others
+	// find no endpoint.
+	Meant bool `json:"meant,omitempty"`
 	// Fault, when set, answers every request to the service, such as for a BackendTLSPolicy that cannot be honoured.
 	// Connections of TCP listeners do not meet one of the reason UnsupportedProtocol.
 	Fault *Fault `json:"fault,omitempty"`
@@ -313,6 +326,19 @@ type ServiceTLS struct {
 	// SubjectAltNames, when not empty, replaces Hostname for authentication: one of them must match. An entry is a
 	// DNS name, "*.suffix", or a URI.
 	SubjectAltNames []string `json:"subjectAltNames,omitempty"`
+	// Pods, when not nil, are the only endpoints that are spoken to over TLS, and who each is, in place of
+	// SubjectAltNames; others are spoken to in cleartext. CAs names an identity then.
+	Pods []PodIdentity `json:"pods,omitzero"`
+}
+
+// PodIdentity is the pod that has an address, as its certificate says.
+type PodIdentity struct {
+	// Address is an IP address of the pod's.
+	Address string `json:"address"`
+	// ID is the pod's SPIFFE ID.
+	ID string `json:"id"`
+	// Pod is the pod's name in the certificate; empty is any.
+	Pod string `json:"pod,omitempty"`
 }
 
 // Endpoint is one address: "ip:port" or, for a service outside the set, "host:port".

@@ -154,7 +154,7 @@ func (s *sounder) listener(out *Config, l Listener) {
 		s.quiet[l.Name] = true
 		return
 	}
-	v.listeners[l.Name] = l.Protocol
+	v.listeners[l.Name] = &l
 	out.Listeners = append(out.Listeners, l)
 }
 
@@ -216,7 +216,12 @@ func (s *sounder) route(out *Config, r Route) {
 
 // keepBack puts in the place of a route of an unknown kind one that keeps its requests back. It reports false if there is none.
 func (s *sounder) keepBack(r *Route) bool {
-	withheld, left := r.Withheld(func(listener string) Protocol { return s.v.listeners[listener] })
+	withheld, left := r.Withheld(func(listener string) Protocol {
+		if l := s.v.listeners[listener]; l != nil {
+			return l.Protocol
+		}
+		return ""
+	})
 	s.left = append(s.left, left)
 	if withheld != nil {
 		*r = *withheld

@@ -39,8 +39,8 @@ func (v *validator) carries(r *Route) {
 
 // takes checks that the listener of an attachment takes the route.
 func (v *validator) takes(r *Route, field string, a Attachment) {
-	if p, ok := v.listeners[a.Listener]; ok && !p.Takes(r.Kind) {
-		v.fail(r.Ref, field+".listener", "listener %q has the protocol %q, which takes no %s route", a.Listener, p, r.Kind)
+	if l := v.listeners[a.Listener]; l != nil && !l.Takes(r.Kind) {
+		v.fail(r.Ref, field+".listener", "listener %q has the protocol %q, which takes no %s route", a.Listener, l.Protocol, r.Kind)
 	}
 }
 

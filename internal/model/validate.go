@@ -25,7 +25,7 @@ func (c *Config) Validate() error {
 }
 
 func newValidator() *validator {
-	return &validator{services: map[string]bool{}, certificates: map[string]bool{}, listeners: map[string]Protocol{}, splits: map[splitKey]bool{}}
+	return &validator{services: map[string]bool{}, certificates: map[string]bool{}, listeners: map[string]*Listener{}, splits: map[splitKey]bool{}}
 }
 
 func (v *validator) config(c *Config) {
@@ -40,7 +40,7 @@ type validator struct {
 	telling, failed        bool
 	errs                   []error
 	services, certificates map[string]bool
-	listeners              map[string]Protocol
+	listeners              map[string]*Listener
 	accepted               listenerSet
 	splits                 map[splitKey]bool
 }
@@ -96,6 +96,9 @@ func (v *validator) service(s *Service) {
 			v.fail(where, v.at("endpoints", i)+".address", "%w", err)
 		}
 	}
+	if s.Meant && len(s.Endpoints) > 0 {
+		v.fail(where, "endpoints", "are set, but the clients' connections say which they are")
+	}
 	if t := s.TLS; t != nil {
 		if t.Hostname == "" {
 			v.fail(where, "tls.hostname", "is empty")
@@ -120,7 +123,7 @@ func (v *validator) listed(l *Listener) {
 	} else if !v.accepted.add(*l) {
 		v.fail(where, "hostname", "listener %q clashes with another on %s", l.Name, net.JoinHostPort(l.Address, fmt.Sprint(l.Port)))
 	}
-	v.listeners[l.Name] = l.Protocol
+	v.listeners[l.Name] = l
 }
 
 func (v *validator) hasListener(name string) bool {
@@ -150,6 +153,7 @@ func (v *validator) listener(l *Listener) {
 	where := l.Ref
 	v.front(where, l.Front)
 	v.redirect(where, l)
+	v.detect(where, l)
 	if _, err := netip.ParseAddr(l.Address); l.Address != "" && err != nil {
 		v.fail(where, "address", "%q is not an IP address", l.Address)
 	}

@@ -20,6 +20,8 @@ type Table struct {
 	grants  map[key]*grant
 	// names are those of the fields that decide, in lower case, by their length.
 	names map[int][]string
+	// requests are the ports with a policy that allows requests alone; 0 is every port.
+	requests map[int32]bool
 }
 
 // source is a client or clients; see model.Source.
@@ -54,7 +56,7 @@ const maxCopies = 64
 // out policies that are not valid (model.Config.Validate), which then allow nothing; they govern the workload
 // nevertheless.
 func Compile(w *model.Workload, policies []model.Policy) *Table {
-	t := &Table{workload: w, all: policies, governed: w.Deny == model.DenyAll, sources: map[source]bool{}, grants: map[key]*grant{}, names: map[int][]string{}}
+	t := &Table{workload: w, all: policies, governed: w.Deny == model.DenyAll, sources: map[source]bool{}, grants: map[key]*grant{}, names: map[int][]string{}, requests: map[int32]bool{}}
 	c := compiler{table: t, patterns: map[string]*model.Pattern{}}
 	for _, name := range methodFields {
 		t.names[len(name)] = append(t.names[len(name)], name)
@@ -67,6 +69,7 @@ func Compile(w *model.Workload, policies []model.Policy) *Table {
 		}
 		t.governed = true
 		t.policies = append(t.policies, p)
+		t.noteRequests(p, ports)
 		for j := range p.Sources {
 			t.sources[sourceOf(&p.Sources[j])] = true
 		}
@@ -131,6 +134,23 @@ func (t *Table) DecidesBy(name string, like func(decides, name string) bool) boo
 	}
 	return false
 }
+
+// noteRequests notes the ports of a policy if it allows requests alone.
+func (t *Table) noteRequests(p *model.Policy, ports []int32) {
+	switch {
+	case !p.Traffic.Requests() || p.Traffic.Connections():
+	case ports == nil:
+		t.requests[0] = true
+	default:
+		for _, port := range ports {
+			t.requests[port] = true
+		}
+	}
+}
+
+// JudgesRequests reports whether some policy is about requests at the port, so that a connection which carries any must not
+// pass as one of another kind.
+func (t *Table) JudgesRequests(port int32) bool { return t.requests[0] || t.requests[port] }
 
 // Governed reports whether traffic is denied that no policy allows.
 func (t *Table) Governed() bool { return t.governed }

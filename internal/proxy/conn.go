@@ -31,18 +31,21 @@ const (
 // conn is a client's connection and the HTTP/1.1 side of its exchanges; it implements exchange.Client. Its only
 // goroutine runs serve. An idle conn holds no buffer.
 type conn struct {
-	srv    *Server
-	bind   *bind
-	sock   net.Conn
-	nc     net.Conn       // the stream to read and write: sock, or TLS over it; only the connection's own goroutines touch it
-	tcp    tcpSocket      // sock in cleartext: bytes written to it go out unchanged
-	fresh  unpolledSocket // sock, if it may be unpolled; nil otherwise
-	socket syscall.RawConn
-	tls    *tlsSession // nil in cleartext
-	peer   exchange.Peer
-	shard  uint32
-	to     netip.AddrPort // what the client meant, if a redirect brought the connection
-	either bool           // in cleartext so far; the client may begin TLS
+	srv     *Server
+	bind    *bind
+	sock    net.Conn
+	nc      net.Conn       // the stream to read and write: sock, or TLS over it; only the connection's own goroutines touch it
+	tcp     tcpSocket      // sock in cleartext: bytes written to it go out unchanged
+	fresh   unpolledSocket // sock, if it may be unpolled; nil otherwise
+	socket  syscall.RawConn
+	tls     *tlsSession // nil in cleartext
+	peer    exchange.Peer
+	shard   uint32
+	to      netip.AddrPort // what the client meant, if a redirect brought the connection
+	either  bool           // in cleartext so far; the client may begin TLS
+	detects detection      // what the connection may turn out to carry
+	opaque  bool           // it is to be relayed: see relayOn
+	contest *contest       // with the endpoint, which may speak first; nil: it is not connected
 
 	h2 atomic.Pointer[http2.Conn] // set once the client speaks HTTP/2
 	life
@@ -104,6 +107,7 @@ var workPool = sync.Pool{New: func() any { return &work{rbuf: make([]byte, readS
 func newConn(b *bind, nc net.Conn, shard uint32, to netip.AddrPort, secure bool) *conn {
 	c := &conn{srv: b.srv, bind: b, sock: nc, nc: nc, shard: shard, to: to, idling: idling{first: true}}
 	c.peer.Come(nc, "http", b.portOf(to))
+	c.peer.Meant = to
 	if sc, ok := nc.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
 			c.socket = raw
@@ -143,6 +147,10 @@ func (c *conn) serve() {
 	for {
 		for c.nextRequest() && c.serveRequest() {
 		}
+		if c.opaque {
+			c.relayOn()
+			return
+		}
 		if c.turnsToTLS() {
 			if !c.begunTLS() {
 				return
@@ -168,6 +176,10 @@ func (c *conn) serve() {
 // the connection must be closed.
 func (c *conn) begunTLS() bool {
 	if !c.handshake() {
+		return false
+	}
+	if c.tls.sock.raw {
+		c.relayOn()
 		return false
 	}
 	if c.tls.conn.ConnectionState().NegotiatedProtocol != "h2" {
@@ -228,7 +240,7 @@ func (c *conn) nextRequest() bool {
 	}
 	slow := false
 	for {
-		if buf := w.rbuf[w.r:w.n]; len(buf) > 0 {
+		if buf := w.rbuf[w.r:w.n]; len(buf) > 0 && (c.detects == known || c.detect()) {
 			if c.either && c.first && buf[0] == recordHandshake {
 				return false // turnsToTLS
 			}
@@ -260,6 +272,9 @@ func (c *conn) nextRequest() bool {
 				}
 			}
 		}
+		if c.opaque {
+			return false
+		}
 		if !slow {
 			slow = true
 			c.now = time.Now()
@@ -274,6 +289,8 @@ func (c *conn) nextRequest() bool {
 		w.n += n
 		if n == 0 && err != nil {
 			switch {
+			case c.detects != known:
+				c.opaque = !c.toldToEnd() && (err == io.EOF || upstream.IsTimeout(err)) // no request, as it goes on
 			case upstream.IsTimeout(err) && c.toldToEnd():
 				c.refuse(failHeadRoom)
 			case upstream.IsTimeout(err) && w.r < w.n:

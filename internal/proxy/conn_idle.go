@@ -40,6 +40,9 @@ func (c *conn) idle() bool {
 		c.become(stateParking)
 		return false
 	}
+	if c.detects != known && c.mayAwait() {
+		return c.awaitFirst()
+	}
 	if c.first && c.canPark && c.fresh != nil && c.fresh.Unpolled() && !c.shed.Load() && c.bind.phase.Load() != phaseClose {
 		return c.firstLook()
 	}

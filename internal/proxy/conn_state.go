@@ -22,7 +22,8 @@ import (
 //	                                                            +--> handed on
 //
 // A handshake for a relay ends as handed on. Where a port serves both cleartext and TLS, a head may turn out to be the
-// beginning of a handshake.
+// beginning of a handshake. Where it is not known what a connection carries, a head may turn out to be none, and is handed
+// on to a relay, as is an idle connection whose endpoint speaks first.
 //
 // Every state but parked and handed on can change to over: the connection broke, its time is up, or another connection
 // needs its place.
@@ -67,8 +68,8 @@ var next = [states]uint32{
 	stateNew:       set(stateHeader, stateHandshake, stateIdle, stateHead, stateParking, stateOver),
 	stateHeader:    set(stateHandshake, stateIdle, stateHead, stateParking, stateOver),
 	stateHandshake: set(stateIdle, stateHead, stateParking, stateStreams, stateHandedOn, stateOver),
-	stateIdle:      set(stateHead, stateParking, stateOver),
-	stateHead:      set(stateServing, stateStreams, stateHandshake, stateOver),
+	stateIdle:      set(stateHead, stateParking, stateHandedOn, stateOver),
+	stateHead:      set(stateServing, stateStreams, stateHandshake, stateHandedOn, stateOver),
 	stateServing:   set(stateHead, stateIdle, stateParking, stateLingering, stateOver),
 	stateStreams:   set(stateOver),
 	stateParking:   set(stateParked, stateIdle, stateHead, stateOver),

@@ -222,7 +222,7 @@ func (b *bind) start(nc net.Conn) {
 	var to netip.AddrPort
 	if b.redirect != "" {
 		var err error
-		if to, err = s.opt.Original(nc); err != nil {
+		if to, err = s.meant(nc); err != nil {
 			s.connections.Add(-1)
 			b.lost(nc, shard, err)
 			return

@@ -62,8 +62,11 @@ type Options struct {
 	// model.Protocol.Network). nil means socket.Open.
 	Listen socket.Opener
 	// Original returns the address that the client of a redirected connection meant; the connection is reset if it fails.
-	// nil means socket.OriginalDestination.
+	// nil means Original.
 	Original func(net.Conn) (netip.AddrPort, error)
+	// Pod are the addresses of the pod whose sidecar the server is, if it is one. Connections to endpoints there for which an
+	// identity vouches come to the listeners of the redirect inbound, as those of other pods do.
+	Pod []netip.Addr
 	// PortsChanged is called when Server.Unbound has changed since the last Apply: a port was finally bound, or fails
 	// for another reason. It may be nil.
 	PortsChanged func()
@@ -84,7 +87,7 @@ func (o *Options) setDefaults() {
 		o.Listen = socket.Open
 	}
 	if o.Original == nil {
-		o.Original = original
+		o.Original = Original
 	}
 	if o.PortsChanged == nil {
 		o.PortsChanged = func() {}

@@ -37,6 +37,7 @@ type parked struct {
 	from         *exchange.Announced // the client that a PROXY header announced; nil: none
 	first        bool                // no request was served yet
 	either       bool
+	detects      detection
 	to           netip.AddrPort
 	older, newer *parked
 }
@@ -76,7 +77,7 @@ func (p *parking) ready(fd int32) {
 // park takes over the connection. It returns false if that is impossible; then the connection's goroutine must wait.
 func (c *conn) park() bool {
 	p := c.srv.idle
-	k := &parked{bind: c.bind, nc: c.sock.(tcpSocket), shard: c.shard, since: c.now, tls: c.tls, from: c.peer.Announced, first: c.first, either: c.either, to: c.to, fd: -1}
+	k := &parked{bind: c.bind, nc: c.sock.(tcpSocket), shard: c.shard, since: c.now, tls: c.tls, from: c.peer.Announced, first: c.first, either: c.either, detects: c.detects, to: c.to, fd: -1}
 	c.socket.Control(func(fd uintptr) { k.fd = int32(fd) })
 	if k.fd < 0 {
 		return false
@@ -206,7 +207,7 @@ func (p *parking) resume(k *parked, shed bool) {
 	p.remove(k)
 	c := newConn(k.bind, k.nc, k.shard, k.to, k.tls != nil)
 	c.peer.Become(k.from)
-	c.either = k.either
+	c.either, c.detects = k.either, k.detects
 	if c.first = k.first; !c.first {
 		c.last = k.since
 	}

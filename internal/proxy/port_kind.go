@@ -35,20 +35,39 @@ var portKinds = map[model.Protocol]*portKind{
 	model.TLS:   {begin: func(b *bind, a accepted) { b.beginRelay(a, true) }},
 }
 
-// either is the kind of a port that serves requests with TLS and without: a connection's first byte decides.
-var either = &portKind{begin: func(b *bind, a accepted) {
-	b.wg.Add(1)
-	c := newConn(b, a.Conn, a.shard, a.to, false)
-	c.either = true
-	b.greet(c, a.header)
-}}
+// Kinds of ports that tell by a connection's first bytes how to serve it.
+var (
+	// either serves requests with TLS and without.
+	either = &portKind{begin: func(b *bind, a accepted) { b.beginUnknown(a, true, known) }}
+	// eitherAll serves requests and connections, with TLS and without, eitherRelay connections alone.
+	eitherAll   = &portKind{begin: func(b *bind, a accepted) { b.beginUnknown(a, true, detectAll) }}
+	eitherRelay = &portKind{begin: func(b *bind, a accepted) { b.beginUnknown(a, true, detectMesh) }}
+	// plainAll serves requests and connections, in cleartext.
+	plainAll = &portKind{begin: func(b *bind, a accepted) { b.beginUnknown(a, false, detectAll) }}
+)
 
 // kindFor is the kind of a port.
 func kindFor(p *routing.Port) *portKind {
-	if p.Plain && p.Protocol.TLS() {
+	tls := p.Protocol.TLS()
+	switch {
+	case p.Detect && p.Plain && tls:
+		return eitherAll
+	case p.Plain && tls && p.Protocol.Requests():
 		return either
+	case p.Plain && tls:
+		return eitherRelay
+	case p.Detect && !tls:
+		return plainAll
 	}
 	return portKinds[p.Protocol]
+}
+
+// beginUnknown serves a connection that begins in cleartext. It may begin TLS if tls is true.
+func (b *bind) beginUnknown(a accepted, tls bool, detects detection) {
+	b.wg.Add(1)
+	c := newConn(b, a.Conn, a.shard, a.to, false)
+	c.either, c.detects = tls, detects
+	b.greet(c, a.header)
 }
 
 // kindOf is the kind of one of the snapshot's ports.

@@ -54,6 +54,7 @@ type Server struct {
 	buffers     buffers
 	refusals    refusals
 	idle        *parking // nil if the system has none
+	own         own
 
 	mu      sync.Mutex     // serialises Apply with itself and with Run's beginning and end
 	binds   []*bind        // of the current snapshot, by number, then address
@@ -78,6 +79,9 @@ func New(opt Options) *Server {
 	opt.Upstream.Memory = endpointMemory{s, budget.Exchange}
 	s.shortage.log, s.shortage.shed = opt.Logger, s.shedIdle
 	opt.Upstream.Strained = func() bool { return s.pipe.Strained() }
+	if len(opt.Pod) > 0 {
+		opt.Upstream.Own = s.dialOwn
+	}
 	s.upstream = upstream.New(opt.Upstream)
 	opt.Upstream.Memory = endpointMemory{s, budget.Mirror}
 	s.mirrors = mirror.New(opt.Mirror, opt.Upstream, s.buffers.Budget, opt.Logger, opt.Metrics, opt.DropsChanged)

@@ -61,8 +61,8 @@ func (s *Server) LeftOut() []model.Omission {
 	return nil
 }
 
-// Relays returns the addresses of the sockets whose connections are relayed to endpoints without being understood: those of TCP listeners. A connection
-// to one of them, by this process, may come back for ever.
+// Relays returns the addresses of the sockets whose connections are relayed to endpoints without being understood: those of
+// TCP listeners, and of listeners that detect what connections carry. A connection to one of them, by this process, may come back for ever.
 func (s *Server) Relays() []netip.AddrPort {
 	if snap := s.state.Load(); snap != nil {
 		return snap.relays
@@ -72,7 +72,7 @@ func (s *Server) Relays() []netip.AddrPort {
 
 // addRelay notes a port's socket if its connections are relayed.
 func (snap *snapshot) addRelay(b *bind, p *routing.Port) {
-	if tcp, ok := b.socket.Addr().(*net.TCPAddr); ok && !p.Protocol.Requests() {
+	if tcp, ok := b.socket.Addr().(*net.TCPAddr); ok && p.Connections() {
 		at := tcp.AddrPort()
 		snap.relays = append(snap.relays, netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port()))
 	}

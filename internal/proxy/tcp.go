@@ -43,15 +43,18 @@ type relay struct {
 	moved  atomic.Int64 // when a byte was last moved, either way
 	header bool         // a PROXY header must come first
 	copies bool         // bytes pass through the process: one side is TLS
+	early  []byte       // what came of the client before it was known that nobody understands it
+	// contest is set if the endpoint is connected before the client has spoken.
+	contest *contest
 }
 
 // relay serves a connection to a TCP listener to its end; to a TLS listener if secure is true.
 func (b *bind) relay(a accepted, secure bool) {
 	r := &relay{srv: b.srv, bind: b, sock: a.Conn, nc: a.Conn, shard: a.shard, to: a.to, limit: b.srv.opt.StreamTimeout, header: a.header}
 	r.Begin(b.srv.pipe, a.Conn, a.shard)
-	r.Peer.Port = b.portOf(a.to)
+	r.Peer.Port, r.Peer.Meant = b.portOf(a.to), a.to
 	b.relays.add(r)
-	defer b.relays.remove(r)
+	defer r.unlist()
 	if r.greeted() {
 		if !secure || r.secured() {
 			r.serve()
@@ -60,6 +63,9 @@ func (b *bind) relay(a accepted, secure bool) {
 		r.Finish()
 	}
 }
+
+// unlist takes the relay off the list of the bind's.
+func (r *relay) unlist() { r.bind.relays.remove(r) }
 
 // secured sets up TLS. It returns false if that failed and the relay is aborted. For the time of the handshake the client
 // is one of the bind's connections, which may lose their memory to others.
@@ -126,9 +132,10 @@ func (r *relay) serve() {
 // connect connects to an endpoint. It returns false if the relay is over.
 func (r *relay) connect(snap *snapshot, port *routing.Port) bool {
 	if r.up = r.Connect(snap.Snapshot, port); r.up == nil {
-		reset(r.sock)
+		r.cut()
 		return false
 	}
+	r.copies = r.copies || r.up.TCP() == nil
 	if now, port := r.bind.serving(r.to); now != snap {
 		r.rejudge(now, port) // Apply may have come too early to see that the relay was let in
 	}
@@ -138,13 +145,20 @@ func (r *relay) connect(snap *snapshot, port *routing.Port) bool {
 // rejudge judges the relay by a configuration that has come into force, from any goroutine.
 func (r *relay) rejudge(snap *snapshot, port *routing.Port) {
 	if r.Rejudge(snap.Snapshot, port) {
-		reset(r.sock)
+		r.cut()
 	}
 }
 
 // abort resets both connections, from any goroutine.
 func (r *relay) abort(why *exchange.Failure) {
 	if r.Abort(why) {
+		r.cut()
+	}
+}
+
+// cut resets the client's connection, unless it may yet be one of requests.
+func (r *relay) cut() {
+	if r.contest == nil || r.contest.outcome() == contestRelay {
 		reset(r.sock)
 	}
 }
@@ -160,27 +174,77 @@ func reset(nc net.Conn) {
 // pass moves bytes both ways until both directions have ended or the relay is aborted.
 func (r *relay) pass() {
 	r.moved.Store(clock.Instant(time.Now()))
-	var endpoint io.ReadWriter = r.up
-	if tcp := r.up.TCP(); tcp != nil {
-		endpoint = tcp // can be spliced
-	} else {
-		r.copies = true
-	}
 	done := make(chan struct{})
 	defer func() { <-done }()
 	defer r.caught() // ends the other direction, too
 	go func() {
 		defer close(done)
-		defer r.caught()
-		r.copy(&r.In, endpoint, r.nc, r.up.CloseWrite, func(read, write time.Time) {
-			r.sock.SetReadDeadline(read)
-			r.up.WriteBy(write, 0)
-		}, relayClient, relayEndpoint)
+		r.forward()
 	}()
-	r.copy(&r.Out, r.nc, endpoint, r.closeWrite, func(read, write time.Time) {
+	r.out(nil)
+}
+
+// endpoint is the stream to read and write on the endpoint's side.
+func (r *relay) endpoint() io.ReadWriter {
+	if tcp := r.up.TCP(); tcp != nil {
+		return tcp // can be spliced
+	}
+	return r.up
+}
+
+// forward moves the client's bytes to the endpoint.
+func (r *relay) forward() {
+	defer r.caught()
+	deadlines := func(read, write time.Time) {
+		r.sock.SetReadDeadline(read)
+		r.up.WriteBy(write, 0)
+	}
+	if len(r.early) > 0 && !r.give(&r.In, r.up, r.early, deadlines, relayEndpoint) {
+		return
+	}
+	r.early = nil
+	r.copy(&r.In, r.endpoint(), r.nc, r.up.CloseWrite, deadlines, relayClient, relayEndpoint)
+}
+
+// out moves the endpoint's bytes to the client, behind those that it has said already.
+func (r *relay) out(said []byte) {
+	deadlines := func(read, write time.Time) {
 		r.up.ReadBy(read, 0)
 		r.sock.SetWriteDeadline(write)
-	}, relayEndpoint, relayClient)
+	}
+	if len(said) > 0 && !r.give(&r.Out, r.nc, said, deadlines, relayClient) {
+		return
+	}
+	r.copy(&r.Out, r.nc, r.endpoint(), r.closeWrite, deadlines, relayEndpoint, relayClient)
+}
+
+// hear reads what the endpoint says first, while no byte was moved for less than the stream timeout.
+func (r *relay) hear(p []byte) (n int, err error) {
+	for {
+		r.up.ReadBy(time.Now().Add(r.limit/4), 0)
+		n, err = r.up.Read(p)
+		if n > 0 || !upstream.IsTimeout(err) || clock.Since(r.moved.Load()) >= r.limit {
+			return n, err
+		}
+	}
+}
+
+// give moves bytes that were read before. It returns false if that failed and the relay is aborted.
+func (r *relay) give(total *int64, dst io.Writer, p []byte, deadlines func(read, write time.Time), to relaySide) bool {
+	now := time.Now()
+	deadlines(now.Add(r.limit/4), now.Add(r.limit+r.limit/4))
+	n, err := dst.Write(p)
+	*total += int64(n)
+	r.moved.Store(clock.Instant(time.Now()))
+	switch {
+	case err == nil:
+		return true
+	case upstream.IsTimeout(err):
+		r.abort(&exchange.Failure{Reason: to.stuck})
+	default:
+		r.abort(&exchange.Failure{Reason: to.lost})
+	}
+	return false
 }
 
 func (r *relay) closeWrite() error {

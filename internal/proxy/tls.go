@@ -10,12 +10,14 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
@@ -31,6 +33,21 @@ func alpn(p model.Protocol) []string {
 		return protocols
 	}
 	return nil
+}
+
+// offersHTTP reports whether a client offers a version of HTTP that is served.
+func offersHTTP(offered []string) bool {
+	return slices.ContainsFunc(offered, func(name string) bool { return slices.Contains(protocols, name) })
+}
+
+// answers is what a port whose listener has an identity chooses from for a client. It is nothing for a client that offers
+// model.MeshProtocol alone, as clients do who do not know what they carry: what it is depends on the port, or it is a
+// connection (handshakeConn.raw).
+func answers(port *routing.Port, offered []string) []string {
+	if !offersHTTP(offered) && (port.Detect || slices.Contains(offered, model.MeshProtocol)) {
+		return nil
+	}
+	return alpn(port.Protocol)
 }
 
 // certificate is a parsed model.Certificate.
@@ -265,6 +282,7 @@ type handshakeConn struct {
 	c        *conn
 	auth     exchange.ClientAuth
 	listener string
+	raw      bool // what follows is a connection, not requests
 	proved   proof
 	gate     *handshakeGate // nil once the handshake has ended
 	begun    bool           // bytes have arrived
@@ -375,7 +393,9 @@ func (c *conn) handshake() bool {
 		c.srv.opt.Metrics.Unrouted().Fail(c.shard, reason)
 		return false
 	}
-	c.tls.sock.io = socket.NewStream(c.socket)
+	if !c.tls.sock.raw {
+		c.tls.sock.io = socket.NewStream(c.socket)
+	}
 	return true
 }
 
@@ -441,7 +461,8 @@ func (s *Server) portTLS(b *bind) *tls.Config {
 				hc.auth, hc.listener = snap.Listeners[l.ID].Auth, l.Listener.Name
 			}
 			if name := snap.identities[l.ID]; name != "" && ok {
-				return s.identityTLS(name, alpn(port.Protocol), &hc.proved)
+				hc.raw = port.Connections() && !(port.Detect && offersHTTP(hello.SupportedProtos))
+				return s.identityTLS(name, answers(port, hello.SupportedProtos), &hc.proved)
 			}
 			config := snap.configs[l.ID]
 			if config == nil {

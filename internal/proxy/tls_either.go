@@ -32,7 +32,7 @@ func (r *replayed) Read(p []byte) (int, error) {
 // one of TLS then, before its handshake.
 func (c *conn) turnsToTLS() bool {
 	w := c.w
-	if !c.either || !c.first || !c.is(stateHead) || w == nil || w.r == w.n || w.rbuf[w.r] != recordHandshake {
+	if !c.either || c.detects != known || !c.first || !c.is(stateHead) || w == nil || w.r == w.n || w.rbuf[w.r] != recordHandshake {
 		return false
 	}
 	c.nc = &replayed{c.sock, append([]byte(nil), w.rbuf[w.r:w.n]...)}
@@ -42,7 +42,7 @@ func (c *conn) turnsToTLS() bool {
 	c.either, c.tcp, c.wait, c.push = false, nil, nil, nil
 	c.readBy, c.writeBy = socket.LongAgo, socket.LongAgo // a handshake sets deadlines of its own
 	c.tls = &tlsSession{}
-	c.peer.Scheme, c.peer.TLS = "https", &c.tls.peer
+	c.peer.Secure(&c.tls.peer)
 	return true
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -305,31 +306,33 @@ func TestIdentitiesAreJudgedAcrossTwoProxies(t *testing.T) {
 	}
 }
 
-// A relay offers no protocol: the endpoint may be anything.
-func TestARelayOverTLSOffersNoProtocol(t *testing.T) {
+// A relay offers no protocol: the endpoint may be anything. One of the mesh is told that the client is of the mesh, too.
+func TestARelayOverTLSOffersNoProtocolButTheMeshs(t *testing.T) {
 	ca := peertest.NewAuthority(t)
 	chain := ca.Workload(t, cartID, nil)
-	offered := make(chan []string, 1)
-	addr := rawBackend(t, func(nc net.Conn) {
-		c := tls.Server(nc, &tls.Config{Certificates: []tls.Certificate{chain}, NextProtos: []string{"db"}, ClientAuth: tls.RequireAnyClientCert,
-			GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
-				offered <- h.SupportedProtos
-				return nil, nil
-			}})
-		io.Copy(c, c)
-		c.CloseWrite()
-	})
-	cfg := toAddresses(addr)
-	cfg.Routes[0].ClientCertificate = workload
-	cfg.Services[0].TLS = &model.ServiceTLS{Hostname: "cart.shop", CAs: workload, SubjectAltNames: []string{cartID}}
-	source := &identities{}
-	source.have(t, ca.Workload(t, shopID, nil), ca.Pool())
-	s := serve(t, cfg, func(o *Options) { o.Identities = source.of })
-	if got := say(t, s.addr(), "query"); got != "query" {
-		t.Errorf("got %q", got)
-	}
-	if p := <-offered; len(p) != 0 {
-		t.Errorf("offered %q", p)
+	for cas, want := range map[string][]string{workload: {model.MeshProtocol}, ca.PEM: nil} {
+		offered := make(chan []string, 1)
+		addr := rawBackend(t, func(nc net.Conn) {
+			c := tls.Server(nc, &tls.Config{Certificates: []tls.Certificate{chain}, ClientAuth: tls.RequireAnyClientCert,
+				GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+					offered <- h.SupportedProtos
+					return nil, nil
+				}})
+			io.Copy(c, c)
+			c.CloseWrite()
+		})
+		cfg := toAddresses(addr)
+		cfg.Routes[0].ClientCertificate = workload
+		cfg.Services[0].TLS = &model.ServiceTLS{Hostname: "cart.shop", CAs: cas, SubjectAltNames: []string{cartID}}
+		source := &identities{}
+		source.have(t, ca.Workload(t, shopID, nil), ca.Pool())
+		s := serve(t, cfg, func(o *Options) { o.Identities = source.of })
+		if got := say(t, s.addr(), "query"); got != "query" {
+			t.Errorf("got %q", got)
+		}
+		if p := <-offered; !slices.Equal(p, want) {
+			t.Errorf("offered %q, want %q", p, want)
+		}
 	}
 }
 

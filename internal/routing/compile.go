@@ -122,11 +122,11 @@ func (c *compiler) listener(m *model.Listener) {
 		c.omitListener(m, "protocol", "port %d has a listener of the protocol %q; use one protocol on a port", m.Port, port.Protocol)
 		return
 	}
-	if len(port.Listeners) > 0 && !m.Protocol.Hosts() {
-		c.omitListener(m, "port", "port %d has another listener; one of the protocol %q has its port alone", m.Port, m.Protocol)
+	if len(port.Listeners) > 0 && (!m.Protocol.Hosts() || m.Detect || port.Detect) {
+		c.omitListener(m, "port", "port %d has another listener; one of the protocol %q, or one that detects what connections carry, has its port alone", m.Port, m.Protocol)
 		return
 	}
-	port.Plain = port.Plain || m.ServesPlain()
+	port.Plain, port.Detect = port.Plain || m.ServesPlain(), m.Detect
 	l := &Listener{ID: len(c.table.listeners), Listener: m}
 	c.table.listeners = append(c.table.listeners, l)
 	c.listeners[m.Name] = l
@@ -237,7 +237,7 @@ func (c *compiler) attached(m *model.Route, i int) *Listener {
 	case l == nil && c.lost[name]: // told of already
 	case l == nil:
 		c.omit(m.Ref, model.FieldAt("attachments", i)+".listener", "listener %q does not exist", name)
-	case !l.Listener.Protocol.Takes(m.Kind):
+	case !l.Listener.Takes(m.Kind):
 		c.omit(m.Ref, model.FieldAt("attachments", i)+".listener", "listener %q has the protocol %q, which takes no %s route", name, l.Listener.Protocol, m.Kind)
 		return nil
 	}

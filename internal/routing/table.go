@@ -68,6 +68,8 @@ type Port struct {
 	Listeners []*Listener
 	// Plain means that some listener serves clients without TLS (model.Listener.ServesPlain).
 	Plain bool
+	// Detect means that nobody knows what the connections carry (model.Listener.Detect).
+	Detect bool
 	// Redirect is not empty for the socket of a redirect (model.Listener.Redirect): it has no listeners, and each of its
 	// connections is for the port that Meant returns.
 	Redirect string
@@ -75,6 +77,9 @@ type Port struct {
 	meant map[netip.AddrPort]*Port
 	hosts hosts[Listener]
 }
+
+// Connections reports whether connections are served that carry no requests: they get Rule.
+func (p *Port) Connections() bool { return !p.Protocol.Requests() || p.Detect }
 
 // Meant returns the port that a connection is for whose client meant an address: of a redirect's socket, the one of this
 // address and port, else of the port at any address, else of the address, else of anything; nil if there is none. Other

@@ -5,7 +5,7 @@ import (
 )
 
 // Rule is the rule for the connections to a port: that of the oldest route attached to its listener; nil if there is none, or
-// requests come to the port.
+// if only requests come to the port.
 func (p *Port) Rule() *Rule { return p.Listeners[0].connections }
 
 // ConnectionLeaf is Leaf for a connection, to which no split with matches applies.

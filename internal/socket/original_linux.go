@@ -2,6 +2,7 @@ package socket
 
 import (
 	"net/netip"
+	"os"
 	"syscall"
 	"unsafe"
 
@@ -32,4 +33,12 @@ func OriginalDestination(fd uintptr) (netip.AddrPort, error) {
 		return netip.AddrPort{}, errno
 	}
 	return addrPort(&sa), nil
+}
+
+// BindLoopback gives a socket of IPv4 that is about to connect a port of 127.0.0.1, and returns it.
+func BindLoopback(fd uintptr) (netip.AddrPort, error) {
+	if err := unix.Bind(int(fd), &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return netip.AddrPort{}, os.NewSyscallError("bind", err)
+	}
+	return Local(fd)
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -32,8 +33,8 @@ func (e *Endpoint) http1() *tls.Config {
 	return e.tls.http1
 }
 
-// DialRelay is DialFor for a connection of which nothing is known: over TLS no application protocol is offered, and the
-// endpoint may choose what it speaks. An endpoint that does not Announce needs no client.
+// DialRelay is DialFor for a connection of which nothing is known: over TLS no application protocol is offered, other than
+// the mesh's to endpoints that are known by identity, and the endpoint may choose what it speaks. An endpoint that does not Announce needs no client.
 func (e *Endpoint) DialRelay(from clientaddr.Pair) (*Conn, error) {
 	if e.tls == nil {
 		return e.dialBy(time.Time{}, nil, from)
@@ -140,8 +141,7 @@ func (e *Endpoint) handshake(ctx context.Context, config *tls.Config, from clien
 			return nil, nil, until, e.tls.failure(e.Address, TLSConfig, err)
 		}
 	}
-	wire, err = e.set.opt.dial(ctx, "tcp", e.Address)
-	if err != nil {
+	if wire, err = e.dial(ctx); err != nil {
 		return nil, nil, until, connectFailure(e.Address, err)
 	}
 	if err = e.announce(ctx, wire, from); err != nil {
@@ -173,6 +173,18 @@ func (e *Endpoint) handshake(ctx context.Context, config *tls.Config, from clien
 		until = *ends
 	}
 	return tc, wire, until, nil
+}
+
+// dial connects to the endpoint.
+func (e *Endpoint) dial(ctx context.Context) (net.Conn, error) {
+	if own := e.set.opt.Own; own != nil && e.tls != nil && e.tls.believes != "" {
+		if to, err := netip.ParseAddrPort(e.Address); err == nil {
+			if nc, err := own(ctx, to); nc != nil || err != nil {
+				return nc, err
+			}
+		}
+	}
+	return e.set.opt.dial(ctx, "tcp", e.Address)
 }
 
 // steady is the connection below TLS of a relayed one, whose writes have the deadline that WriteBy sets alone. The library

@@ -5,9 +5,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
+	"github.com/weirmesh/weir/internal/identity/claim"
 	"github.com/weirmesh/weir/internal/identity/spiffe"
 	"github.com/weirmesh/weir/internal/model"
 )
@@ -18,6 +20,7 @@ type workloads struct {
 	presents string      // the identity that is presented
 	believes string      // the identity whose roots vouch for the endpoint
 	accepted []spiffe.ID // that the endpoint may have, if believes is set
+	pod      string      // that the endpoint must be by its certificate, if believes is set; empty for any
 	source   func(name string) *spiffe.Identity
 }
 
@@ -31,7 +34,7 @@ func (w *workloads) read(t *model.ServiceTLS, client string) error {
 	if w.believes = t.Identity(); w.believes == "" {
 		return nil
 	}
-	if len(t.SubjectAltNames) == 0 {
+	if len(t.SubjectAltNames) == 0 && t.Pods == nil {
 		return fmt.Errorf("no SPIFFE ID to check the certificate against, and %q vouches for these alone", w.believes)
 	}
 	for _, name := range t.SubjectAltNames {
@@ -83,11 +86,75 @@ func (w *workloads) configure(base *tls.Config) (config *tls.Config, until *time
 			if !slices.Contains(w.accepted, id) {
 				return &nameError{cs.PeerCertificates[0], names(w.accepted)}
 			}
+			if err := w.isPod(cs.PeerCertificates[0]); err != nil {
+				return err
+			}
 			ends(cs.PeerCertificates[0])
 			return nil
 		}
 	}
 	return config, until, nil
+}
+
+// isPod fails if a certificate is another pod's than the one that was meant: addresses of pods are used again.
+func (w *workloads) isPod(leaf *x509.Certificate) error {
+	if w.pod == "" {
+		return nil
+	}
+	claims, err := claim.Of(leaf)
+	if err == nil && claims.Pod != w.pod {
+		err = fmt.Errorf("the certificate is for the pod %q, wanted is %q", claims.Pod, w.pod)
+	}
+	if err != nil {
+		return &podError{err}
+	}
+	return nil
+}
+
+// podError says that a certificate does not prove to be the wanted pod's.
+type podError struct{ error }
+
+// Unwrap returns why.
+func (e *podError) Unwrap() error { return e.error }
+
+// pods are the identities that pods of a service have, by their addresses; nil if ServiceTLS names none.
+func pods(t *model.ServiceTLS) map[netip.Addr]*model.PodIdentity {
+	if t == nil || t.Pods == nil {
+		return nil
+	}
+	out := make(map[netip.Addr]*model.PodIdentity, len(t.Pods))
+	for i := range t.Pods {
+		if a, err := netip.ParseAddr(t.Pods[i].Address); err == nil {
+			out[a.Unmap()] = &t.Pods[i]
+		}
+	}
+	return out
+}
+
+// of returns the identity of one endpoint of a service with this one, and its digest, made from the service's; nil, and an
+// empty one, if it is spoken to in cleartext. known are those that were made before, by digest.
+func (id *tlsIdentity) of(pods map[netip.Addr]*model.PodIdentity, digest, address string, known map[string]*tlsIdentity) (*tlsIdentity, string) {
+	if id == nil || pods == nil {
+		return id, digest
+	}
+	var pod *model.PodIdentity
+	if to, err := netip.ParseAddrPort(address); err == nil {
+		pod = pods[to.Addr().Unmap()]
+	}
+	if pod == nil {
+		return nil, ""
+	}
+	digest += "\x00" + pod.ID + "\x00" + pod.Pod
+	if known[digest] == nil {
+		one := *id
+		accepted, err := spiffe.Parse(pod.ID)
+		if err != nil && one.err == nil {
+			one.err = fmt.Errorf("the pod %s: %w", pod.Address, err)
+		}
+		one.accepted, one.pod = []spiffe.ID{accepted}, pod.Pod
+		known[digest] = &one
+	}
+	return known[digest], digest
 }
 
 func names(ids []spiffe.ID) (all []string) {
@@ -100,7 +167,7 @@ func names(ids []spiffe.ID) (all []string) {
 // certificateReason names why a certificate proves no identity; empty for other errors.
 func certificateReason(err error) TLSReason {
 	switch {
-	case errors.As(err, new(*spiffe.DomainError)):
+	case errors.As(err, new(*spiffe.DomainError)), errors.As(err, new(*podError)):
 		return TLSWrongName
 	case errors.As(err, new(*spiffe.CertificateError)):
 		return TLSBadCertificate

@@ -16,6 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weirmesh/weir/internal/clientaddr"
+	"github.com/weirmesh/weir/internal/identity/claim"
 	"github.com/weirmesh/weir/internal/identity/spiffe"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/peertest"
@@ -364,4 +366,74 @@ func TestHTTP2ConnectionsEndWithTheirCertificates(t *testing.T) {
 	}
 	long.Close()
 	eventually(t, "the first connection ends", func() bool { return e.Stats().HTTP2 == 1 })
+}
+
+// TestEachPodProvesToBeItself has one service with pods of both kinds: those that have an identity, of which each must be
+// the one that was meant, and one that has none.
+func TestEachPodProvesToBeItself(t *testing.T) {
+	ca := peertest.NewAuthority(t)
+	as := func(pod string) *tls.Config {
+		config := cart(ca.Workload(t, cartID, func(c *x509.Certificate) {
+			x, err := claim.Claims{Pod: pod}.Extension()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.ExtraExtensions = append(c.ExtraExtensions, x)
+		}))
+		config.NextProtos = nil // of relayed connections nothing is known
+		return config
+	}
+	itself, another, plain := tlsEcho(t, as("cart-1")), tlsEcho(t, as("cart-2")), echoServer(t)
+	at := func(address, host string) string { // each pod has an address of its own
+		_, port, _ := net.SplitHostPort(address)
+		return net.JoinHostPort(host, port)
+	}
+	source := &identities{}
+	source.have(t, ca.Workload(t, shopID, nil), ca.Pool())
+	s := newSet(t, Options{Identities: source.of, dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, at(address, "127.0.0.1"))
+	}})
+	for _, meant := range []bool{false, true} {
+		cfg := config(at(itself.address(), "10.0.0.1"), at(another.address(), "10.0.0.2"), at(plain.address(), "10.0.0.3"), at(itself.address(), "::ffff:10.0.0.4"))
+		cfg.Services[0].TLS = &model.ServiceTLS{Hostname: "cart.shop", CAs: workload, Pods: []model.PodIdentity{
+			{Address: "10.0.0.1", ID: cartID, Pod: "cart-1"}, {Address: "10.0.0.2", ID: cartID, Pod: "cart-1"}, {Address: "10.0.0.4", ID: shopID},
+		}}
+		addresses := cfg.Services[0].Endpoints
+		if meant {
+			cfg.Services[0].Endpoints, cfg.Services[0].Meant = nil, true
+		}
+		if err := cfg.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		snap, err := s.ApplyFor(cfg, model.Presented{"ns/svc:80": {workload}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		service := snap.Service("ns/svc:80", workload)
+		for i, want := range []TLSReason{"", TLSWrongName, "cleartext", TLSWrongName} {
+			var e *Endpoint
+			if meant {
+				e = service.At(addresses[i].Address)
+			} else {
+				e = service.Endpoints()[i]
+			}
+			conn, err := e.DialRelay(clientaddr.Pair{})
+			var te *TLSError
+			switch {
+			case err == nil:
+				exchange(t, conn, "hello")
+				if _, secure := conn.net.(*tls.Conn); secure != (want == "") || want != "" && want != "cleartext" {
+					t.Errorf("meant %t, %s: TLS %t, want %q", meant, e.Address, secure, want)
+				}
+				conn.Close()
+			case !errors.As(err, &te) || te.Reason != want:
+				t.Errorf("meant %t, %s: %v, want %q", meant, e.Address, err, want)
+			}
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.endpoints) != 0 {
+		t.Errorf("%d endpoints are kept of what clients meant", len(s.endpoints))
+	}
 }

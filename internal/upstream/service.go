@@ -29,7 +29,15 @@ type Service struct {
 	maxRelays    int64
 	retryPercent int64
 	use          *use
+	meant        func(address string) *Endpoint // nil unless Meant
 }
+
+// Meant means that the service has no endpoints, but At.
+func (s *Service) Meant() bool { return s.meant != nil }
+
+// At returns the endpoint of an address that a client meant, "ip:port", for one connection: nothing of it is kept, be it
+// idle connections or its health. It is only for a service that is Meant.
+func (s *Service) At(address string) *Endpoint { return s.meant(address) }
 
 // Endpoints returns the endpoints in the model's order, each once; read-only.
 func (s *Service) Endpoints() []*Endpoint { return s.endpoints }

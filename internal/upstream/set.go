@@ -68,6 +68,9 @@ type Options struct {
 	// and are used until a certificate ends that they were made with. It returns nil if there is none yet: the
 	// handshake fails then, before it begins. It must not block. nil knows none.
 	Identities func(name string) *spiffe.Identity
+	// Own, if set, connects to an address in place of the network, where an identity vouches for the endpoint. It returns nil
+	// without an error for an address that the network is to connect to.
+	Own func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
 	// Logger logs ejections, recoveries and unusable services; nil discards them.
 	Logger *slog.Logger
 
@@ -241,7 +244,18 @@ func (s *Set) ApplyFor(cfg *model.Config, presented model.Presented) (*Snapshot,
 				s.opt.Logger.Warn("service cannot be reached over TLS", "service", ms.Name, "reason", identity.err)
 			}
 		}
+		pods := pods(ms.TLS)
+		if ms.Meant {
+			sv.meant = func(address string) *Endpoint {
+				of, _ := identity.of(pods, digest, address, map[string]*tlsIdentity{})
+				e := newEndpoint(s, address, ms.Protocol, of)
+				e.header, e.drained = ms.ProxyProtocol, true
+				e.limit(ms.Limits)
+				return e
+			}
+		}
 		for _, me := range ms.Endpoints {
+			identity, digest := identity.of(pods, digest, me.Address, identities)
 			k := key{me.Address, ms.Protocol, digest, ms.ProxyProtocol}
 			e := next[k]
 			if e == nil {

@@ -41,7 +41,7 @@ type tlsIdentity struct {
 type endpointTLS struct {
 	*tlsIdentity
 	http1, http2 *tls.Config
-	// relay offers no protocol: what a relayed connection speaks is not known.
+	// relay offers no protocol but that of the mesh: what a relayed connection speaks is not known.
 	relay *tls.Config
 }
 
@@ -116,9 +116,13 @@ func newTLSIdentity(t *model.ServiceTLS, name string, client *model.Certificate,
 
 func (id *tlsIdentity) forEndpoint() *endpointTLS {
 	e := &endpointTLS{tlsIdentity: id}
+	var mesh []string
+	if id.believes != "" {
+		mesh = []string{model.MeshProtocol}
+	}
 	with := func(protocols ...string) *tls.Config {
 		c := id.config.Clone()
-		c.NextProtos = protocols
+		c.NextProtos = append(mesh[:len(mesh):len(mesh)], protocols...)
 		if id.none() { // a resumed session would prove again what was proved when it began
 			c.ClientSessionCache = tls.NewLRUClientSessionCache(sessions)
 		}

@@ -69,6 +69,7 @@ func readPod(u map[string]any, p *Pod) field.ErrorList {
 	r := reader{}
 	r.pods(u, &p.Object, nil)
 	p.PodLabels = p.Labels
+	p.Strict = strict(u)
 	spec := r.object(u["spec"], field.NewPath("spec"))
 	p.Node = r.text(spec["nodeName"], field.NewPath("spec", "nodeName"))
 	at := field.NewPath("status")
@@ -88,6 +89,14 @@ func readPod(u map[string]any, p *Pod) field.ErrorList {
 		p.Addresses = []string{ip}
 	}
 	return r.errs
+}
+
+// strict reads the annotation PlainText of a pod or a template. A value that is neither is taken for the safer one.
+func strict(u map[string]any) bool {
+	metadata, _ := u["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	value := annotations[PlainText]
+	return value != nil && value != "" && value != PlainTextServed
 }
 
 // readTemplate reads what has a template at spec.template.
@@ -117,6 +126,7 @@ type reader struct{ errs field.ErrorList }
 func (r *reader) pods(u map[string]any, o *Object, at *field.Path) {
 	at = at.Child("spec")
 	spec := r.object(u["spec"], at)
+	o.HostNetwork, _ = spec["hostNetwork"].(bool)
 	o.Account = r.text(spec["serviceAccountName"], at.Child("serviceAccountName"))
 	if o.Account == "" { // its older name, which an API server fills in, too
 		o.Account = r.text(spec["serviceAccount"], at.Child("serviceAccount"))
@@ -131,6 +141,7 @@ func (r *reader) pods(u map[string]any, o *Object, at *field.Path) {
 			if name == "initContainers" && container["restartPolicy"] != "Always" {
 				continue // it ends before the pod serves
 			}
+			o.Sidecar = o.Sidecar || name == "initContainers" && container["name"] == SidecarContainer
 			for j, v := range r.list(container["ports"], at.Child("ports")) {
 				at := at.Child("ports").Index(j)
 				if u := r.object(v, at); u != nil {

@@ -25,7 +25,23 @@ type Object struct {
 	// Node and Addresses, which are IP addresses, are a pod's once it runs.
 	Node      string
 	Addresses []string
+	// HostNetwork means that the addresses are the node's.
+	HostNetwork bool
+	// Sidecar means that the pod has a container by the name of SidecarContainer that runs beside the others, and so proves
+	// its identity to clients that ask for it. Strict means that it refuses clients who have none.
+	Sidecar, Strict bool
 }
+
+// SidecarContainer is the name of the container that is a pod's sidecar.
+const SidecarContainer = "weir-sidecar"
+
+// PlainText is the annotation of pods that says how clients without an identity are met: PlainTextRefused, or
+// PlainTextServed, the default.
+const (
+	PlainText        = "weirmesh.github.io/plain-text"
+	PlainTextRefused = "refused"
+	PlainTextServed  = "served"
+)
 
 // Port is a port of a container.
 type Port struct {

@@ -27,6 +27,7 @@ var cases = map[string]sidecar.Options{
 	},
 	"no-pod":     {Namespace: "shop", Name: "gone"},
 	"no-address": {Namespace: "shop", Name: "web"},
+	"redirected": {Namespace: "shop", Name: "web-1"},
 }
 
 func at(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
@@ -41,6 +42,11 @@ func TestTranslateGoldens(t *testing.T) {
 		services, _, _ := (&core.Translator{}).Translate(set)
 		splits, _, _, _ := smi.Translate(set, smi.Options{Serve: []string{"none"}})
 		config, found := sidecar.Translate(set, o)
+		if name == "redirected" {
+			x := sidecar.NewIndex(set, o.TrustDomain)
+			config, found = x.Sidecar(o.Namespace, o.Name)
+			config.Services = append(config.Services, x.Shared().Services...)
+		}
 		findings := slices.Concat(set.Findings, found)
 		resource.SortFindings(findings)
 		merged := model.Merge(services, splits, config)

@@ -22,7 +22,7 @@ import (
 )
 
 // Identity is the name under which the process has the pod's identity (model.IsIdentity).
-const Identity = model.IdentityPrefix + "workload"
+const Identity = model.WorkloadIdentity
 
 // Options say which pod it is, and where its sidecar listens. The zero value is no pod: nothing is made.
 type Options struct {
@@ -37,8 +37,7 @@ type Options struct {
 	Outbound netip.AddrPort
 	// Forwards are where connections to one port of a Service each are accepted.
 	Forwards []Forward
-	// Plain serves clients without TLS, too, at ports of HTTP. They have no identity, so that they get what policies let
-	// everybody have.
+	// Plain serves clients without TLS, too. They have no identity, so that they get what policies let everybody have.
 	Plain bool
 	// TrustDomain is that of the identities.
 	TrustDomain string
@@ -109,36 +108,45 @@ func (t *translator) workload() string {
 // podPort is a port of the pod and what it speaks.
 type podPort struct {
 	number   int32
-	protocol model.Protocol // HTTP, H2C or TCP
+	protocol model.Protocol // HTTP, H2C, TCP or unknown
 }
 
-// ports are the pod's TCP ports: those of its containers, and those that Services lead to, which say what they speak.
+// unknown stands for what a port speaks of which nobody says it: its listeners detect it.
+const unknown model.Protocol = ""
+
+// ports are the pod's, and those at which to accept connections for it.
 func (t *translator) ports() []podPort {
-	of := map[int32]model.Protocol{}
-	for _, c := range t.pod.Ports {
-		if !c.UDP {
-			of[c.Number] = model.HTTP
+	out := portsOf(t.pod, t.set.Services, portProtocol)
+	for n := range t.options.Inbound {
+		if !slices.ContainsFunc(out, func(p podPort) bool { return p.number == n }) {
+			t.report(t.ref(""), resource.Problem(codePortNotFound, "PortNotFound", "",
+				fmt.Sprintf("neither a container nor a Service has port %d of the pod: it is taken for one of HTTP", n), "add it to a container's ports"))
+			out = append(out, podPort{n, model.HTTP})
 		}
 	}
-	for _, s := range t.set.Services {
-		if !t.pod.SelectedBy(s) {
+	slices.SortFunc(out, func(a, b podPort) int { return cmp.Compare(a.number, b.number) })
+	return out
+}
+
+// portsOf are a pod's TCP ports, sorted: those of its containers, and those that Services lead to, which say what they speak.
+func portsOf(pod *workload.Pods, services []*corev1.Service, speaks func(*corev1.ServicePort) model.Protocol) (out []podPort) {
+	of := map[int32]model.Protocol{}
+	for _, c := range pod.Ports {
+		if !c.UDP {
+			of[c.Number] = speaks(&corev1.ServicePort{Port: c.Number})
+		}
+	}
+	for _, s := range services {
+		if !pod.SelectedBy(s) {
 			continue
 		}
 		for i := range s.Spec.Ports {
 			p := &s.Spec.Ports[i]
-			if n := t.pod.Target(p); n != 0 && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP) {
-				of[n] = portProtocol(p)
+			if n := pod.Target(p); n != 0 && isTCP(p) {
+				of[n] = speaks(p)
 			}
 		}
 	}
-	for n := range t.options.Inbound {
-		if _, ok := of[n]; !ok {
-			t.report(t.ref(""), resource.Problem(codePortNotFound, "PortNotFound", "",
-				fmt.Sprintf("neither a container nor a Service has port %d of the pod: it is taken for one of HTTP", n), "add it to a container's ports"))
-			of[n] = model.HTTP
-		}
-	}
-	var out []podPort
 	for n, p := range of {
 		out = append(out, podPort{n, p})
 	}
@@ -198,19 +206,44 @@ func (t *translator) inboundPort(p podPort, at, app netip.AddrPort) {
 	l := t.listener(name, at)
 	l.TLS = &model.ListenerTLS{Certificates: []string{Identity}}
 	l.Workload, l.WorkloadPort = t.workload(), p.number
-	s := model.Service{Name: service, Ref: t.ref(""), Protocol: p.protocol, Endpoints: []model.Endpoint{{Address: app.String()}}}
-	r := model.Route{Ref: t.ref(fmt.Sprintf("inbound[%d]", p.number)), Attachments: []model.Attachment{{Listener: name, Hostnames: []string{"*"}}}}
-	l.Protocol = model.HTTPS
-	l.TLS.Plain = t.options.Plain && p.protocol != model.TCP
-	if p.protocol == model.TCP {
-		l.Protocol, r.Kind, s.Protocol = model.TLS, model.RouteTCP, model.HTTP
+	s := model.Service{Name: service, Ref: t.ref(""), Protocol: cmp.Or(p.protocol, model.HTTP)}
+	if app.IsValid() {
+		s.Endpoints = []model.Endpoint{{Address: app.String()}}
+	} else {
+		s.Meant = true
 	}
-	r.Rules = []model.Rule{t.rule(r.Ref, r.Kind, service)}
-	t.cfg.Listeners, t.cfg.Routes, t.cfg.Services = append(t.cfg.Listeners, l), append(t.cfg.Routes, r), append(t.cfg.Services, s)
+	r := model.Route{Ref: t.ref(fmt.Sprintf("inbound[%d]", p.number)), Attachments: []model.Attachment{{Listener: name, Hostnames: []string{"*"}}}}
+	l.Protocol, l.TLS.Plain = model.HTTPS, t.options.Plain
+	if p.protocol == model.TCP {
+		l.Protocol, s.Protocol = model.TLS, model.HTTP
+	}
+	t.cfg.Services = append(t.cfg.Services, s)
+	t.listen(l, p.protocol, r, r.Ref, service)
+}
+
+// listen adds a listener, with a route to a service for what the service speaks. of is the provenance of its rule.
+func (t *translator) listen(l model.Listener, protocol model.Protocol, r model.Route, of model.Ref, service string) {
+	kinds := []model.RouteKind{model.RouteHTTP}
+	switch protocol {
+	case model.TCP:
+		kinds[0] = model.RouteTCP
+	case unknown:
+		l.Detect = true
+		kinds = append(kinds, model.RouteTCP)
+	}
+	t.cfg.Listeners = append(t.cfg.Listeners, l)
+	for _, kind := range kinds {
+		r.Kind, r.Rules = kind, []model.Rule{t.rule(of, kind, service)}
+		t.cfg.Routes = append(t.cfg.Routes, r)
+	}
 }
 
 func (t *translator) listener(name string, at netip.AddrPort) model.Listener {
-	return model.Listener{Name: name, Ref: t.ref(""), Owner: t.options.Owner(), Address: at.Addr().String(), Port: int32(at.Port()), Protocol: model.HTTP}
+	l := model.Listener{Name: name, Ref: t.ref(""), Owner: t.options.Owner(), Port: int32(at.Port()), Protocol: model.HTTP}
+	if at.Addr().IsValid() {
+		l.Address = at.Addr().String()
+	}
+	return l
 }
 
 // rule leads everything to a service.
@@ -237,7 +270,7 @@ func (t *translator) outbound() {
 		route := model.Route{Ref: ref, ClientCertificate: Identity, Attachments: []model.Attachment{{Listener: name, Hostnames: t.hostnames(s)}}}
 		for i := range s.Spec.Ports {
 			p := &s.Spec.Ports[i]
-			if (p.Protocol != "" && p.Protocol != corev1.ProtocolTCP) || portProtocol(p) == model.TCP {
+			if !isTCP(p) || portProtocol(p) == model.TCP {
 				continue
 			}
 			of := ref
@@ -309,7 +342,7 @@ func (t *translator) trust() {
 		slices.Sort(names)
 		for i := range s.Spec.Ports {
 			p := &s.Spec.Ports[i]
-			if p.Protocol != "" && p.Protocol != corev1.ProtocolTCP {
+			if !isTCP(p) {
 				continue
 			}
 			name := model.ServiceName(s.Namespace, s.Name, p.Port)

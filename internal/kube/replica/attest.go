@@ -53,7 +53,21 @@ func (p *Pods) Attest(ctx context.Context, token string) (*workload.Pod, error) 
 	case err != nil:
 		return nil, err
 	}
-	refused := func(format string, args ...any) (*workload.Pod, error) {
+	pod, err := p.running(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	owners, err := p.owners(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	return &workload.Pod{Namespace: r.namespace, Name: r.pod, UID: r.uid, Account: r.serviceAccount, Owners: owners}, nil
+}
+
+// running returns the pod of a token that was reviewed just now. An error that wraps workload.ErrRefused is about the token
+// or the pod.
+func (p *Pods) running(ctx context.Context, r review) (*corev1.Pod, error) {
+	refused := func(format string, args ...any) (*corev1.Pod, error) {
 		return nil, fmt.Errorf("%w: the pod %s/%s %s", workload.ErrRefused, r.namespace, r.pod, fmt.Sprintf(format, args...))
 	}
 	if len(p.Namespaces) > 0 && !slices.Contains(p.Namespaces, r.namespace) {
@@ -74,11 +88,7 @@ func (p *Pods) Attest(ctx context.Context, token string) (*workload.Pod, error) 
 	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
 		return refused("has ended")
 	default:
-		owners, err := p.owners(ctx, pod)
-		if err != nil {
-			return nil, err
-		}
-		return &workload.Pod{Namespace: r.namespace, Name: r.pod, UID: r.uid, Account: r.serviceAccount, Owners: owners}, nil
+		return pod, nil
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirmesh/weir/internal/identity/workload"
 	"github.com/weirmesh/weir/internal/model"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,6 +41,8 @@ type Tokens struct {
 	Audience string
 	// OwnerOf returns whose proxies run as that ServiceAccount; empty if nobody's do.
 	OwnerOf func(namespace, serviceAccount string) model.Owner
+	// Pods, if set, attests the pods of other tokens: each is a workload, the owner of what its sidecar serves.
+	Pods *Pods
 
 	once    sync.Once
 	reviews chan struct{} // bounds concurrent reviews
@@ -54,23 +57,48 @@ type review struct {
 }
 
 // Authenticate returns the owner that the holder of the token is a proxy of, and the name of the proxy's pod, "namespace/name". The error is
-// ErrToken if the token is not one of a Gateway's proxy.
+// ErrToken if the token is not one of a Gateway's proxy nor, if there are Pods, of a pod that runs.
 func (t *Tokens) Authenticate(ctx context.Context, token string) (owner model.Owner, proxy string, err error) {
 	if token == "" || len(token) > maxToken {
 		return "", "", fmt.Errorf("%w: it has %d bytes", ErrToken, len(token))
 	}
 	hash := sha256.Sum256([]byte(token))
-	r, ok := t.remembered(hash)
-	if !ok {
+	r, known := t.remembered(hash)
+	if !known {
 		if r, err = t.review(ctx, token); err != nil {
 			return "", "", err
 		}
+	}
+	owner = t.OwnerOf(r.namespace, r.serviceAccount)
+	if owner == "" && t.Pods != nil {
+		return t.workload(ctx, token, r, known)
+	}
+	if !known {
 		t.remember(hash, r)
 	}
-	if owner = t.OwnerOf(r.namespace, r.serviceAccount); owner == "" {
+	if owner == "" {
 		return "", "", fmt.Errorf("%w: no Gateway's proxies run as ServiceAccount %s/%s", ErrToken, r.namespace, r.serviceAccount)
 	}
 	return owner, r.namespace + "/" + r.pod, nil
+}
+
+// workload is Authenticate for a pod of no Gateway's. What is known of it is of now: r is reviewed again unless it was just
+// now.
+func (t *Tokens) workload(ctx context.Context, token string, r review, old bool) (owner model.Owner, proxy string, err error) {
+	if old {
+		if r, err = t.review(ctx, token); err != nil {
+			return "", "", err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, attestTimeout)
+	defer cancel()
+	switch _, err = t.Pods.running(ctx, r); {
+	case errors.Is(err, workload.ErrRefused):
+		return "", "", fmt.Errorf("%w: %w", ErrToken, err)
+	case err != nil:
+		return "", "", err
+	}
+	return model.WorkloadOwner(r.namespace, r.pod), r.namespace + "/" + r.pod, nil
 }
 
 func (t *Tokens) remembered(hash [sha256.Size]byte) (review, bool) {

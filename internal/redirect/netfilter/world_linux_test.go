@@ -119,7 +119,7 @@ const (
 
 	app, sidecar = 1000, 15000
 
-	fixedPort = ":40000" // of clients that choose their port; the sidecar says whether it saw it
+	fixedPort = ":30000" // of clients that choose their port, which the system gives to no other; the sidecar says whether it saw it
 )
 
 // world is a pod, with a sidecar's listeners, and a client, joined by a link.

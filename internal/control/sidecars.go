@@ -1,0 +1,42 @@
+package control
+
+import (
+	"cmp"
+	"sync"
+
+	"github.com/weirmesh/weir/internal/dialect/sidecar"
+	"github.com/weirmesh/weir/internal/identity/spiffe"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// Sidecars makes the configurations of the sidecars of a set's pods, each when it is asked for, so that those of sidecars
+// that are not there cost nothing. It may be used from any goroutine. The loop makes one for each set.
+type Sidecars struct {
+	set     *resource.Set
+	options Options
+	configs []model.Config // of the dialects
+
+	once   sync.Once
+	supply *model.Supply
+	index  *sidecar.Index
+}
+
+// Of returns the configuration of a pod's sidecar, and what of it cannot be served; nil if the set has no such pod. It
+// has the pod's own listeners, what these lead to, and the policies about the pod; of other pods and of Gateways nothing,
+// and no keys.
+func (s *Sidecars) Of(namespace, pod string) (*model.Config, []model.Omission) {
+	s.once.Do(func() {
+		s.index = sidecar.NewIndex(s.set, cmp.Or(s.options.TrustDomain, spiffe.DefaultTrustDomain))
+		s.supply = model.NewSupply(append(s.configs[:len(s.configs):len(s.configs)], s.index.Shared())...)
+	})
+	own, _ := s.index.Sidecar(namespace, pod)
+	if len(own.Listeners) == 0 {
+		return nil, nil
+	}
+	config := s.supply.For(model.WorkloadOwner(namespace, pod), own)
+	if s.options.PathPolicy == model.PathStrict {
+		config.DefaultPathPolicy(s.options.PathPolicy)
+	}
+	return config.Sound()
+}

@@ -1,0 +1,262 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirmesh/weir/internal/control"
+	"github.com/weirmesh/weir/internal/dialect"
+	"github.com/weirmesh/weir/internal/feed"
+	"github.com/weirmesh/weir/internal/identity"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// fleet feeds pods, with tokens "NAMESPACE/NAME", and what is made for them.
+type fleet struct {
+	*testing.T
+	*sidecars
+	plane   *controlPlane
+	address string
+	ca      string
+}
+
+func newFleet(t *testing.T) *fleet {
+	t.Helper()
+	c := plane(t, "--mesh")
+	authority, err := identity.New(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := &identity.Server{Subject: identity.Subject{DNSNames: []string{"localhost"}}}
+	own.Use(authority)
+	c.feeds.Certificate, c.feeds.Linger = own.Certificate, 10*time.Millisecond
+	c.feeds.Authenticate = func(_ context.Context, token string) (model.Owner, string, error) {
+		namespace, name, _ := strings.Cut(token, "/")
+		return model.WorkloadOwner(namespace, name), token, nil
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fleet{T: t, sidecars: c.sidecars, plane: c, address: fmt.Sprintf("localhost:%d", l.Addr().(*net.TCPAddr).Port), ca: filepath.Join(t.TempDir(), "ca.crt")}
+	f.file(f.ca, string(authority.Bundle()))
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := c.feeds.Serve(ctx, l); err != nil {
+			t.Error(err)
+		}
+	})
+	running.Go(func() {
+		if err := c.sidecars.run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return f
+}
+
+func (f *fleet) file(path, content string) {
+	f.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// of is the state of a cluster with pods, "NAMESPACE/NAME", that have a port each.
+func (f *fleet) of(port int, pods ...string) *control.Sidecars {
+	f.Helper()
+	text := ""
+	for i, pod := range pods {
+		namespace, name, _ := strings.Cut(pod, "/")
+		text += fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {namespace: %s, name: %s}\nspec: {containers: [{name: c, ports: [{containerPort: %d}]}]}\nstatus: {podIP: 10.0.%d.%d}\n---\n", namespace, name, port, i/250, i%250+1)
+	}
+	set, err := resource.Load(dialect.Kinds(), []string{"-"}, strings.NewReader(text))
+	if err != nil {
+		f.Fatal(err)
+	}
+	r, err := f.plane.translation().Translate(set)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return r.Sidecars
+}
+
+// sidecar is one that runs, and what it has.
+type sidecarClient struct {
+	mu      sync.Mutex
+	configs []*model.Config
+	stop    func()
+}
+
+func (f *fleet) connect(pod string) *sidecarClient {
+	f.Helper()
+	namespace, name, _ := strings.Cut(pod, "/")
+	token := filepath.Join(f.TempDir(), "token")
+	f.file(token, pod)
+	client := &feed.Client{Address: f.address, CAFile: f.ca, TokenFile: token, Owner: model.WorkloadOwner(namespace, name)}
+	s := &sidecarClient{}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := client.Run(ctx, func(c *model.Config) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.configs = append(s.configs, c)
+			return nil
+		}); err != nil {
+			f.Error(err)
+		}
+	})
+	s.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	f.Cleanup(s.stop)
+	return s
+}
+
+// ports are those of the listeners that the sidecar has for its pod's own, other than the one for any, and how many
+// configurations it got.
+func (s *sidecarClient) ports() (ports []int32, configs int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.configs) == 0 {
+		return nil, 0
+	}
+	for _, l := range s.configs[len(s.configs)-1].Listeners {
+		if l.Workload != "" && l.WorkloadPort != 0 {
+			ports = append(ports, l.WorkloadPort)
+		}
+	}
+	return ports, len(s.configs)
+}
+
+func (f *fleet) until(what string, is func() bool) {
+	f.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			f.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+func (f *fleet) has(s *sidecarClient, port int32) {
+	f.Helper()
+	f.until(fmt.Sprint("the sidecar serves port ", port), func() bool { ports, _ := s.ports(); return slices.Equal(ports, []int32{port}) })
+}
+
+// TestSidecarsAreFedWhileTheyAreConnected has some connect before and after what is known of their pods, and leave.
+func TestSidecarsAreFedWhileTheyAreConnected(t *testing.T) {
+	f := newFleet(t)
+	cart := f.connect("shop/cart-1")
+	f.until("it is connected", func() bool { return len(f.feeds.Running(model.WorkloadOwner("shop", "cart-1"))) == 1 })
+	first := f.of(8080, "shop/cart-1", "shop/pay-1", "blog/cart-1")
+	f.know(first)
+	f.has(cart, 8080)
+	pay, later := f.connect("shop/pay-1"), f.connect("shop/later-1")
+	f.has(pay, 8080) // without a change
+	f.until("a pod that is not known yet is connected", func() bool { return f.status().Connected == 3 && f.status().Due == 0 })
+	if ports, n := later.ports(); n != 0 {
+		t.Errorf("a pod that is not known got %v", ports)
+	}
+	f.know(first) // a report of the same state
+	same := f.of(8080, "shop/cart-1", "shop/pay-1", "blog/cart-1", "shop/later-1")
+	f.know(same)
+	f.has(later, 8080)
+	f.until("all are made", func() bool { return f.status().Due == 0 })
+	if _, n := cart.ports(); n != 1 {
+		t.Errorf("what did not change was sent again: %d configurations", n)
+	}
+	f.know(f.of(9090, "shop/cart-1", "shop/pay-1", "blog/cart-1"))
+	f.has(cart, 9090)
+	f.has(pay, 9090)
+	f.until("all are made", func() bool { return f.status().Due == 0 })
+	if ports, _ := later.ports(); !slices.Equal(ports, []int32{8080}) {
+		t.Errorf("a pod that is not known any more has %v", ports)
+	}
+	cart.stop()
+	f.until("who has gone is forgotten", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		_, known := f.known[model.WorkloadOwner("shop", "cart-1")]
+		return !known && f.feeds.Version(model.WorkloadOwner("shop", "cart-1")) == ""
+	})
+	cart = f.connect("shop/cart-1")
+	f.has(cart, 9090)
+	if running := f.plane.running(); len(running) != 0 {
+		t.Errorf("the board has %v", running)
+	}
+}
+
+// TestChangesDoNotWaitForSidecars has a change come while those of many are due: it is taken at once, each is made once
+// more, and who is new has its own before the others are through.
+func TestChangesDoNotWaitForSidecars(t *testing.T) {
+	s := &sidecars{feeds: &feed.Server{}, woken: make(chan struct{}, 1), known: map[model.Owner]bool{}}
+	owner := func(i int) model.Owner { return model.WorkloadOwner("shop", fmt.Sprint("pod-", i)) }
+	for i := range 2000 {
+		s.known[owner(i)] = false
+	}
+	one, two := &control.Sidecars{}, &control.Sidecars{}
+	s.know(one)
+	for range 500 {
+		if _, newest := s.next(); newest != one {
+			t.Fatal("another state")
+		}
+	}
+	s.know(two)
+	s.mu.Lock()
+	s.known["workload/shop/new"], s.fresh = true, append(s.fresh, "workload/shop/new")
+	s.mu.Unlock()
+	seen := map[model.Owner]int{}
+	first := 0
+	for n := 1; ; n++ {
+		who, newest := s.next()
+		if who == "" {
+			break
+		}
+		if newest != two {
+			t.Fatal("an old state")
+		}
+		if seen[who]++; who == "workload/shop/new" {
+			first = n
+		}
+	}
+	if len(seen) != 2001 || first == 0 || first > 2 {
+		t.Errorf("%d are made; the new one as number %d", len(seen), first)
+	}
+	for who, n := range seen {
+		if n != 1 {
+			t.Errorf("%s is made %d times", who, n)
+		}
+	}
+}
+
+// TestSidecarsAreATaskOfAMesh looks for it, and for the metrics.
+func TestSidecarsAreATaskOfAMesh(t *testing.T) {
+	for args, want := range map[string]bool{"--mesh": true, "--mesh=false": false} {
+		c := plane(t, args)
+		found := false
+		for _, s := range c.group.Status() {
+			found = found || s.Name == "sidecars" && !s.Lease
+		}
+		if found != want || (c.tokens.Pods != nil) != want || (c.status().Sidecars != nil) != want {
+			t.Errorf("%s: a task %t, tokens of pods %t, a status %t", args, found, c.tokens.Pods != nil, c.status().Sidecars != nil)
+		}
+	}
+}
+
+// TestTapsAreForProxiesOfGatewaysAlone has a pod ask for what others are asked for.
+func TestTapsAreForProxiesOfGatewaysAlone(t *testing.T) {
+	c := plane(t, "--mesh", "--traffic-metrics")
+	if err := c.feeds.Taps(nil, model.WorkloadOwner("shop", "cart-1"), "shop/cart-1"); !errors.Is(err, errNotTapped) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,281 @@
+package sidecar
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/weirmesh/weir/internal/identity/spiffe"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/workload"
+)
+
+// Index is what the sidecars of a cluster are made from: a set, read once for all of them. It is immutable, and may be used
+// from any goroutine.
+type Index struct {
+	set         *resource.Set
+	trustDomain string
+	all         []workload.Pods
+	pods        map[string]*workload.Pods     // Pods by "namespace/name"
+	at          map[netip.Addr]*workload.Pods // Pods by address
+	services    map[string][]*corev1.Service  // those with a selector, by namespace
+	ports       map[*workload.Pods][]podPort  // of Pods with sidecars
+	outbound    []destination                 // by address and port
+}
+
+// destination is where pods connect to.
+type destination struct {
+	to       netip.AddrPort
+	service  string // the model's name
+	protocol model.Protocol
+	ref      model.Ref
+}
+
+// NewIndex reads a set. The identities are of a trust domain.
+func NewIndex(set *resource.Set, trustDomain string) *Index {
+	x := &Index{
+		set: set, trustDomain: trustDomain, all: workload.Of(set),
+		pods: map[string]*workload.Pods{}, at: map[netip.Addr]*workload.Pods{}, services: map[string][]*corev1.Service{}, ports: map[*workload.Pods][]podPort{},
+	}
+	for i := range x.all {
+		p := &x.all[i]
+		if p.Kind != model.KindPod {
+			continue
+		}
+		x.pods[p.Namespace+"/"+p.Name] = p
+		for _, text := range p.Addresses {
+			if a, err := netip.ParseAddr(text); err == nil && !p.HostNetwork {
+				x.at[a.Unmap()] = p
+			}
+		}
+	}
+	for _, s := range set.Services {
+		if len(s.Spec.Selector) > 0 {
+			x.services[s.Namespace] = append(x.services[s.Namespace], s)
+		}
+		x.leads(s)
+	}
+	for _, p := range x.pods {
+		if p.Sidecar {
+			x.ports[p] = portsOf(p, x.services[p.Namespace], meshProtocol)
+		}
+	}
+	for _, a := range slices.SortedFunc(maps.Keys(x.at), netip.Addr.Compare) {
+		x.leadsTo(a, x.at[a])
+	}
+	slices.SortStableFunc(x.outbound, func(a, b destination) int { return a.to.Compare(b.to) })
+	x.outbound = slices.CompactFunc(x.outbound, func(a, b destination) bool { return a.to == b.to })
+	return x
+}
+
+// leads adds the cluster's addresses of a Service.
+func (x *Index) leads(s *corev1.Service) {
+	addresses := s.Spec.ClusterIPs
+	if len(addresses) == 0 {
+		addresses = []string{s.Spec.ClusterIP}
+	}
+	for _, text := range addresses {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			continue // "None", or not assigned yet
+		}
+		for i := range s.Spec.Ports {
+			p := &s.Spec.Ports[i]
+			if !isTCP(p) {
+				continue
+			}
+			x.outbound = append(x.outbound, destination{
+				netip.AddrPortFrom(a.Unmap(), uint16(p.Port)), model.ServiceName(s.Namespace, s.Name, p.Port), meshProtocol(p),
+				model.Ref{Kind: model.KindService, Namespace: s.Namespace, Name: s.Name, Field: model.FieldAt("spec.ports", i)},
+			})
+		}
+	}
+}
+
+// leadsTo adds the ports of a pod with a sidecar that may speak HTTP: of others the bytes are passed on as they are.
+func (x *Index) leadsTo(a netip.Addr, p *workload.Pods) {
+	if !p.Sidecar {
+		return
+	}
+	for _, port := range x.portsOf(p) {
+		if port.protocol != model.TCP {
+			x.outbound = append(x.outbound, destination{
+				netip.AddrPortFrom(a, uint16(port.number)), pathService(p, a, port.number), port.protocol, model.Ref{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name},
+			})
+		}
+	}
+}
+
+// pathService is the model's name of a pod's port as others reach it at an address.
+func pathService(p *workload.Pods, a netip.Addr, port int32) string {
+	return model.ServiceName(p.Namespace, p.Name+".at."+a.String(), port)
+}
+
+// anywhere is the model's name of the service for addresses that are no Service's and no known port's.
+const anywhere = "cluster/anywhere:0"
+
+// portsOf are the ports of a pod, as portsOf of the package.
+func (x *Index) portsOf(p *workload.Pods) []podPort {
+	if ports, ok := x.ports[p]; ok {
+		return ports
+	}
+	return portsOf(p, x.services[p.Namespace], meshProtocol)
+}
+
+// Shared is what the sidecars have in common, of which each takes what it needs (model.Supply): which pods prove an identity
+// behind each Service, and the services of pods themselves.
+func (x *Index) Shared() model.Config {
+	var cfg model.Config
+	for _, s := range x.set.Services {
+		pods := x.behind(s)
+		if len(pods) == 0 {
+			continue
+		}
+		for i := range s.Spec.Ports {
+			if !isTCP(&s.Spec.Ports[i]) {
+				continue
+			}
+			name := model.ServiceName(s.Namespace, s.Name, s.Spec.Ports[i].Port)
+			cfg.Services = append(cfg.Services, model.Service{
+				Name: name, Extends: name, Protocol: model.HTTP, TLS: tlsOf(strings.Join([]string{s.Name, s.Namespace, "svc"}, "."), pods),
+				Ref: model.Ref{Kind: model.KindService, Namespace: s.Namespace, Name: s.Name, Field: model.FieldAt("spec.ports", i)},
+			})
+		}
+	}
+	var all []model.PodIdentity
+	for _, a := range slices.SortedFunc(maps.Keys(x.at), netip.Addr.Compare) {
+		p := x.at[a]
+		if !p.Sidecar {
+			continue
+		}
+		id := x.identity(a, p)
+		all = append(all, id)
+		for _, port := range x.portsOf(p) {
+			if port.protocol == model.TCP {
+				continue
+			}
+			cfg.Services = append(cfg.Services, model.Service{
+				Name: pathService(p, a, port.number), Protocol: cmp.Or(port.protocol, model.HTTP), TLS: tlsOf(p.Name+"."+p.Namespace+".pod", []model.PodIdentity{id}),
+				Ref:       model.Ref{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name},
+				Endpoints: []model.Endpoint{{Address: netip.AddrPortFrom(a, uint16(port.number)).String(), Pod: p.Name}},
+			})
+		}
+	}
+	elsewhere := model.Service{Name: anywhere, Protocol: model.HTTP, Meant: true, Ref: model.Ref{Kind: model.KindPod, Name: "anywhere"}}
+	if len(all) > 0 {
+		elsewhere.TLS = tlsOf("pod", all)
+	}
+	cfg.Services = append(cfg.Services, elsewhere)
+	cfg.Sort()
+	return cfg
+}
+
+func tlsOf(hostname string, pods []model.PodIdentity) *model.ServiceTLS {
+	return &model.ServiceTLS{Hostname: hostname, CAs: Identity, Pods: pods}
+}
+
+// behind are the pods with sidecars that are endpoints of a Service, by address.
+func (x *Index) behind(s *corev1.Service) []model.PodIdentity {
+	var out []model.PodIdentity
+	for _, slice := range x.set.EndpointSlicesOf(s.Namespace, s.Name) {
+		for i := range slice.Endpoints {
+			e := &slice.Endpoints[i]
+			if len(e.Addresses) == 0 {
+				continue
+			}
+			a, err := netip.ParseAddr(e.Addresses[0])
+			if err != nil {
+				continue
+			}
+			p := x.at[a.Unmap()]
+			if ref := e.TargetRef; ref != nil && ref.Kind == model.KindPod { // it may be known before its address is
+				p = x.pods[cmp.Or(ref.Namespace, s.Namespace)+"/"+ref.Name]
+			}
+			if p != nil && p.Sidecar {
+				out = append(out, x.identity(a.Unmap(), p))
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b model.PodIdentity) int { return cmp.Compare(a.Address, b.Address) })
+	return slices.CompactFunc(out, func(a, b model.PodIdentity) bool { return a.Address == b.Address })
+}
+
+func (x *Index) identity(a netip.Addr, p *workload.Pods) model.PodIdentity {
+	return model.PodIdentity{Address: a.String(), ID: spiffe.Scheme + x.trustDomain + "/ns/" + p.Namespace + "/sa/" + p.Account, Pod: p.Name}
+}
+
+// Sidecar returns the listeners of a pod's sidecar behind a redirect, and the routes and services that are the sidecar's
+// alone; what Shared has and what these refer to is needed beside them. It is empty for a pod that is not known, or whose
+// address is not known yet: nothing could be accepted for it.
+func (x *Index) Sidecar(namespace, name string) (model.Config, []resource.Finding) {
+	pod := x.pods[namespace+"/"+name]
+	if pod == nil || len(pod.Addresses) == 0 {
+		return model.Config{}, nil
+	}
+	t := &translator{set: x.set, options: Options{Namespace: namespace, Name: name, TrustDomain: x.trustDomain, Plain: !pod.Strict}, pod: pod}
+	if a, ok := t.ownAddress(0); ok {
+		for _, p := range x.portsOf(pod) {
+			t.inboundPort(p, netip.AddrPortFrom(netip.Addr{}, uint16(p.number)), netip.AddrPortFrom(a.Addr(), uint16(p.number)))
+		}
+		t.inboundPort(podPort{protocol: model.TCP}, netip.AddrPort{}, netip.AddrPort{})
+	}
+	for i := range t.cfg.Listeners {
+		t.cfg.Listeners[i].Redirect = model.RedirectInbound
+	}
+	for _, d := range x.outbound {
+		t.lead(d)
+	}
+	t.lead(destination{service: anywhere, protocol: model.TCP, ref: model.Ref{Kind: model.KindPod, Namespace: namespace, Name: name}})
+	t.cfg.Sort()
+	resource.SortFindings(t.findings)
+	return t.cfg, t.findings
+}
+
+// lead makes a listener for connections that the pod makes to a destination; the zero value of its address is every other one.
+func (t *translator) lead(d destination) {
+	at := "other"
+	if d.to.IsValid() {
+		at = d.to.String()
+	}
+	l := t.listener(fmt.Sprintf("%s/%s/outbound/%s", t.options.Namespace, t.options.Name, at), d.to)
+	l.Redirect = model.RedirectOutbound
+	if d.protocol == model.TCP {
+		l.Protocol = model.TCP
+	}
+	r := model.Route{Ref: d.ref, ClientCertificate: Identity, Attachments: []model.Attachment{{Listener: l.Name, Hostnames: []string{"*"}}}}
+	r.Ref.Field = cmp.Or(r.Ref.Field, "outbound["+at+"]")
+	t.listen(l, d.protocol, r, d.ref, d.service)
+}
+
+// ownProtocols are names of ports whose servers speak first, or no HTTP, and what a port number alone is taken for where
+// nothing is said.
+var ownProtocols = map[string]model.Protocol{
+	"http": model.HTTP, "http2": model.H2C, "h2c": model.H2C, "grpc": model.H2C,
+	"https": model.TCP, "tls": model.TCP, "tcp": model.TCP, "mysql": model.TCP, "mongo": model.TCP, "redis": model.TCP, "postgres": model.TCP, "amqp": model.TCP, "smtp": model.TCP,
+}
+
+var ownPorts = []int32{25, 443, 587, 3306, 4444, 5432, 6379, 9300, 11211}
+
+// meshProtocol is what a port of a Service speaks: as its appProtocol says, else its name up to the first "-", else its
+// number, else it is unknown.
+func meshProtocol(p *corev1.ServicePort) model.Protocol {
+	if p.AppProtocol != nil && *p.AppProtocol != "" {
+		return portProtocol(p)
+	}
+	name, _, _ := strings.Cut(p.Name, "-")
+	if known, ok := ownProtocols[name]; ok {
+		return known
+	}
+	if slices.Contains(ownPorts, p.Port) {
+		return model.TCP
+	}
+	return unknown
+}
+
+func isTCP(p *corev1.ServicePort) bool { return p.Protocol == "" || p.Protocol == corev1.ProtocolTCP }

@@ -1,0 +1,140 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// TestAConfigurationIsForOneOwnerWhileItIsConnected sets those of workloads beside a Gateway's, which is published.
+func TestAConfigurationIsForOneOwnerWhileItIsConnected(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	s.Linger = 10 * time.Millisecond
+	told := make(chan model.Owner, 100)
+	s.OnChange = func(owner model.Owner) { told <- owner }
+	gatewayOwn := config(3, 2)
+	edge, address, _ := w.begin(s, gatewayOwn)
+	cart, pay := model.WorkloadOwner("shop", "cart-1"), model.WorkloadOwner("shop", "pay-1")
+	client := func(owner model.Owner) *proxy {
+		c := w.client(owner.Name(), address)
+		c.Owner, c.StateFile, c.TokenFile = owner, "", w.write(owner.Name()+".token", fmt.Sprintf("good:%s:%s\n", owner, owner.Name()))
+		return w.run(c)
+	}
+	has := func(owner model.Owner) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.feeds[owner] != nil
+	}
+	one, two := config(1, 1), config(2, 1)
+	if connected, err := s.Set(cart, one); connected || err != nil || has(cart) {
+		t.Fatalf("nobody is connected: %t, %v", connected, err)
+	}
+	first, second := client(cart), client(pay)
+	for want := []model.Owner{cart, pay}; len(want) > 0; {
+		owner := <-told
+		want = slices.DeleteFunc(want, func(o model.Owner) bool { return o == owner })
+	}
+	for range 2 { // the second time, it is what it was
+		if connected, err := s.Set(cart, one); !connected || err != nil {
+			t.Fatal(connected, err)
+		}
+	}
+	first.serves(one)
+	if connected, err := s.Set(pay, two); !connected || err != nil {
+		t.Fatal(connected, err)
+	}
+	second.serves(two)
+
+	// What is published is about others.
+	gatewayOwn = moved(gatewayOwn, 0, "10.8.0.1:80")
+	publish(t, s, gatewayOwn)
+	edge.serves(gatewayOwn)
+	if s.Version(cart) != Version(one) || s.Version(pay) != Version(two) || first.applied() != 1 || second.applied() != 1 {
+		t.Errorf("the workloads have %q and %q, after %d and %d configurations", s.Version(cart), s.Version(pay), first.applied(), second.applied())
+	}
+
+	first.stop()
+	until(t, "a workload that has gone is forgotten", func() bool { return !has(cart) })
+	if connected, _ := s.Set(cart, one); connected || has(cart) {
+		t.Error("it is remembered again")
+	}
+	if !has(pay) || !has(gateway) {
+		t.Error("others are forgotten with it")
+	}
+	if s.Publish(nil); s.Version(pay) != Version(two) {
+		t.Error("what is published no more was not a workload's")
+	}
+}
+
+// TestWhoComesAndSaysNothingIsForgotten has streams that end before their first request.
+func TestWhoComesAndSaysNothingIsForgotten(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	s.init()
+	for i := range 50 {
+		owner := model.WorkloadOwner("shop", fmt.Sprint("pod-", i))
+		ctx, end := context.WithCancel(t.Context())
+		session := s.open(ctx, owner, "shop/x", nil, end)
+		if connected, err := s.Set(owner, config(1, 1)); !connected || err != nil {
+			t.Fatal(connected, err)
+		}
+		s.close(session)
+		end()
+	}
+	if len(s.feeds) != 0 {
+		t.Errorf("%d owners are remembered", len(s.feeds))
+	}
+}
+
+// TestOwnersComeAndGoWhileTheirConfigurationsAreMade does all at once, for the race detector, and holds that nothing is left.
+func TestOwnersComeAndGoWhileTheirConfigurationsAreMade(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	s.init()
+	one, two := config(5, 2), config(6, 2)
+	var all sync.WaitGroup
+	for i := range 4 {
+		owner := model.WorkloadOwner("shop", fmt.Sprint("pod-", i))
+		all.Go(func() {
+			for range 100 {
+				ctx, end := context.WithCancel(context.Background())
+				s.close(s.open(ctx, owner, "shop/x", nil, end))
+				end()
+			}
+		})
+		all.Go(func() {
+			for n := range 100 {
+				c := one
+				if n%2 == 0 {
+					c = two
+				}
+				if _, err := s.Set(owner, c); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 20 {
+		s.Publish(map[model.Owner]*model.Config{gateway: one})
+	}
+	all.Wait()
+	if len(s.feeds) != 1 || s.feeds[gateway] == nil {
+		t.Errorf("left: %d owners", len(s.feeds))
+	}
+}
+
+// TestTheLogNamesOwnersByTheirKind reads what is said of a workload's proxy.
+func TestTheLogNamesOwnersByTheirKind(t *testing.T) {
+	for owner, want := range map[model.Owner]string{"shop/edge": "gateway=shop/edge", model.WorkloadOwner("shop", "cart-1"): "workload=shop/cart-1"} {
+		if got := whose(owner).String(); !strings.Contains(got, want) {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
