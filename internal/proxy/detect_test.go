@@ -365,8 +365,15 @@ func TestAnEndpointThatIsNotThereForASilentClient(t *testing.T) {
 	})
 	s := serve(t, detecting(t, address), func(o *Options) { o.HeaderTimeout = time.Second })
 	k, other, silent := newTalk(t, s.addr()), dial(t, s.addr()), dial(t, s.addr())
-	until(t, "the endpoint is not connected", func() bool { return came.Load() == 3 })
-	time.Sleep(quietTime)
+	until(t, "the endpoint does not leave", func() bool {
+		left := 0
+		for _, r := range s.binds[0].relays.list() {
+			if r.contest.outcome() == contestAlone {
+				left++
+			}
+		}
+		return left == 3
+	})
 	k.send(getAndStay)
 	getsHello(t, k)
 	io.WriteString(other, "\x00")
