@@ -82,7 +82,7 @@ release: build ## Make a release of the last commit in bin/release: archives, ch
 	@cat bin/release/SHA256SUMS
 
 # The packages in which goroutines meet; race_test.go holds the list to the sources.
-RACE := internal/budget internal/cli internal/control internal/controller internal/dataplane internal/demo internal/demo/mesh internal/exchange internal/feed \
+RACE := internal/budget internal/cli internal/control internal/controller internal/dataplane internal/demo internal/demo/mesh internal/exchange internal/fed internal/feed \
 	internal/http2 internal/kube internal/kube/admission internal/kube/aggregated internal/kube/conversion internal/kube/infra internal/kube/inspect internal/kube/operate internal/kube/release internal/kube/replica internal/kube/webhook internal/metrics/embedded internal/mirror internal/peertest \
 	internal/process internal/proxy internal/resource internal/rollout/local internal/routing internal/socket internal/tapping internal/task internal/telemetry internal/tracing/otlp internal/traffic internal/upstream
 NOT_RACE = $(filter-out $(RACE:%=github.com/weirmesh/weir/%),$(shell $(GO) list ./...))

@@ -86,7 +86,7 @@ var importTable = map[string][]string{
 	"internal/kube/replica":    {"internal/feed", "internal/identity", "internal/identity/claim", "internal/identity/workload", "internal/model"},
 	"internal/kube/scrape":     {"internal/metrics/embedded", "internal/model", "internal/reach", "internal/resource", "internal/telemetry", "internal/workload"},
 	"internal/kube/inspect": {
-		"internal/kube", "internal/kube/access", "internal/kube/infra", "internal/kube/replica", "internal/dialect/roles", "internal/feed", "internal/resource", "internal/model",
+		"internal/kube", "internal/kube/access", "internal/kube/infra", "internal/kube/replica", "internal/dialect/roles", "internal/feed", "internal/inject", "internal/resource", "internal/model",
 		"api/convert", "api/metrics", "api/split",
 	},
 	"internal/finding": {"internal/model", "internal/visible"},

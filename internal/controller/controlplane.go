@@ -82,7 +82,7 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	}
 	c := &controlPlane{
 		Options: o, log: log, client: client, synced: make(chan struct{}), rebundled: make(chan struct{}, 1), entrusted: make(chan struct{}, 1), tell: control.NewTeller(log, true),
-		source: kube.NewSource(client, kube.SourceOptions{Kinds: o.kinds(), Controller: dialect.ControllerName, Scope: o.scope(), Logger: log}),
+		source: kube.NewSource(client, kube.SourceOptions{Kinds: o.kinds(), Controller: dialect.ControllerName, Scope: o.scope(), Pods: o.mesh.on, Logger: log}),
 	}
 	c.statusWriter = kube.NewStatusWriter(client, c.source, dialect.ControllerName, log)
 	c.recorder = kube.NewRecorder(client, c.source, dialect.ControllerName, o.name, log)

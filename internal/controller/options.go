@@ -125,8 +125,10 @@ func (o *Options) validate() error {
 	if err := o.mesh.check(); err != nil {
 		return err
 	}
-	if err := o.sidecarSettings().Validate(); o.mesh.on && err != nil {
-		return flags.Errorf("--sidecar-requests and --sidecar-limits: %w", err)
+	if s := o.sidecarSettings(); o.injects() && !strings.HasSuffix(s.Controller, ":0") { // a port that the system is to choose is known later
+		if err := s.Validate(); err != nil {
+			return flags.Errorf("--mesh: sidecars cannot be made: %w", err)
+		}
 	}
 	if o.name == "" {
 		name, err := os.Hostname()

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -249,5 +250,13 @@ func TestSidecarsAreATaskOfAMesh(t *testing.T) {
 		if found != want || (c.tokens.Pods != nil) != want || (c.status().Sidecars != nil) != want {
 			t.Errorf("%s: a task %t, tokens of pods %t, a status %t", args, found, c.tokens.Pods != nil, c.status().Sidecars != nil)
 		}
+	}
+}
+
+// TestTapsAreForProxiesOfGatewaysAlone has a pod ask for what others are asked for.
+func TestTapsAreForProxiesOfGatewaysAlone(t *testing.T) {
+	c := plane(t, "--mesh", "--traffic-metrics")
+	if err := c.feeds.Taps(nil, model.WorkloadOwner("shop", "cart-1"), "shop/cart-1"); !errors.Is(err, errNotTapped) {
+		t.Errorf("%v", err)
 	}
 }

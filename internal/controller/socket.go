@@ -16,8 +16,8 @@ type sockets struct {
 }
 
 // listen opens what the flags name.
-func (o *Options) listen(admin http.Handler) (s *sockets, err error) {
-	s = &sockets{}
+func (o *Options) listen(admin http.Handler) (_ *sockets, err error) {
+	s := &sockets{}
 	defer func() {
 		if err != nil {
 			s.close()

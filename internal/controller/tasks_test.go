@@ -6,12 +6,14 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -226,4 +228,17 @@ func TestAReplicaThatIsAskedToEndFeedsOnAndDoesNotLead(t *testing.T) {
 		end()
 		<-ctx.Done()
 	})
+}
+
+func TestAPortThatIsTakenIsAnError(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, o := range []*Options{{feed: taken.Addr().String(), admin: "off"}, {feed: "127.0.0.1:0", admin: taken.Addr().String()}} {
+		if s, err := o.listen(http.NotFoundHandler()); s != nil || !errors.Is(err, syscall.EADDRINUSE) {
+			t.Errorf("%v, %v", s, err)
+		}
+	}
 }

@@ -248,13 +248,12 @@ func guaranteed(spec *corev1.PodSpec) bool {
 	return ok
 }
 
-// into puts the parts into a pod in place of those of before. A container that is there as it was injected stays, with what
-// others have added to it.
+// into puts the parts into a pod in place of those of before, with what others have added to these.
 func (p *parts) into(pod *corev1.Pod) {
 	keep := func(want corev1.Container) corev1.Container {
 		for _, have := range pod.Spec.InitContainers {
-			if have.Name == want.Name && digest(core(&have)) == digest(core(&want)) {
-				return have
+			if have.Name == want.Name {
+				return again(have, want)
 			}
 		}
 		return want
@@ -276,6 +275,28 @@ func (p *parts) into(pod *corev1.Pod) {
 		volumes = append(volumes, v)
 	}
 	pod.Spec.Volumes = slices.Insert(volumes, min(at, len(volumes)), p.volumes...)
+}
+
+// again is a container that was injected before, and is to be as want now.
+func again(have, want corev1.Container) corev1.Container {
+	if digest(core(&have)) == digest(core(&want)) {
+		return have
+	}
+	out := have
+	out.Image, out.Command, out.Args, out.EnvFrom, out.RestartPolicy, out.SecurityContext = want.Image, want.Command, want.Args, want.EnvFrom, want.RestartPolicy, want.SecurityContext
+	out.StartupProbe, out.LivenessProbe, out.ReadinessProbe, out.Lifecycle = want.StartupProbe, want.LivenessProbe, want.ReadinessProbe, want.Lifecycle
+	out.Env, out.VolumeMounts = slices.Clone(want.Env), slices.Clone(want.VolumeMounts)
+	for _, v := range have.Env {
+		if !strings.HasPrefix(v.Name, variablePrefix) {
+			out.Env = append(out.Env, v)
+		}
+	}
+	for _, m := range have.VolumeMounts {
+		if !overlaps(m.MountPath) {
+			out.VolumeMounts = append(out.VolumeMounts, m)
+		}
+	}
+	return out
 }
 
 // Record is what the annotation of an injected pod says.

@@ -154,12 +154,12 @@ func core(c *corev1.Container) *essence {
 	e := &essence{Image: c.Image, Command: c.Command, Args: c.Args, EnvFrom: c.EnvFrom, RestartPolicy: c.RestartPolicy, Probes: c.LivenessProbe != nil || c.ReadinessProbe != nil}
 	e.Hooks = c.Lifecycle != nil && (c.Lifecycle.PostStart != nil || c.Lifecycle.PreStop != nil)
 	for _, v := range c.Env {
-		if strings.HasPrefix(v.Name, "WEIR_") {
+		if strings.HasPrefix(v.Name, variablePrefix) {
 			e.Env = append(e.Env, v)
 		}
 	}
 	for _, m := range c.VolumeMounts {
-		if at := path.Clean(m.MountPath); at == mounts || strings.HasPrefix(at, mounts+"/") || strings.HasPrefix(mounts, strings.TrimSuffix(at, "/")+"/") {
+		if overlaps(m.MountPath) {
 			e.Mounts = append(e.Mounts, corev1.VolumeMount{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly, SubPath: m.SubPath, SubPathExpr: m.SubPathExpr})
 		}
 	}
@@ -171,6 +171,15 @@ func core(c *corev1.Container) *essence {
 		e.Privileged, e.Capabilities = s.Privileged != nil && *s.Privileged, capabilities(s.Capabilities)
 	}
 	return e
+}
+
+// variablePrefix begins the variables that the sidecar's flags may have.
+const variablePrefix = "WEIR_"
+
+// overlaps reports whether a mount at a path has, or hides, what the sidecar's own mounts have.
+func overlaps(at string) bool {
+	at = path.Clean(at)
+	return at == mounts || strings.HasPrefix(at, mounts+"/") || strings.HasPrefix(mounts, strings.TrimSuffix(at, "/")+"/")
 }
 
 // digest is that of a value's JSON.

@@ -20,6 +20,9 @@ type SourceOptions struct {
 	Controller string
 	// Scope is the part of the cluster to read. Objects of the kinds it names are never read from elsewhere.
 	Scope Scope
+	// Pods has the kinds read that others need (resource.Kind.Needs), which are those that run pods, whether or not there are
+	// such others.
+	Pods bool
 	// Look is how often the API server is asked for kinds that were installed or removed. Default 10 s.
 	Look time.Duration
 	// Settle is how long changes are gathered into one Set. Default 10 ms.
@@ -196,7 +199,7 @@ func notify(c chan struct{}) {
 // needed returns the kinds that are to be watched, if the API server has them. The mutex is held.
 func (s *Source) needed() map[schema.GroupKind]bool {
 	all := map[schema.GroupKind]bool{}
-	for _, k := range s.Kinds.Needed(s.collection.Has) {
+	for _, k := range s.Kinds.Needed(func(k *resource.Kind) bool { return s.Pods || s.collection.Has(k) }) {
 		all[schema.GroupKind{Group: k.Group, Kind: k.Name}] = true
 	}
 	return all

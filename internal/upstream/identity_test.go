@@ -373,15 +373,15 @@ func TestHTTP2ConnectionsEndWithTheirCertificates(t *testing.T) {
 func TestEachPodProvesToBeItself(t *testing.T) {
 	ca := peertest.NewAuthority(t)
 	as := func(pod string) *tls.Config {
-		server := cart(ca.Workload(t, cartID, func(c *x509.Certificate) {
+		config := cart(ca.Workload(t, cartID, func(c *x509.Certificate) {
 			x, err := claim.Claims{Pod: pod}.Extension()
 			if err != nil {
 				t.Fatal(err)
 			}
 			c.ExtraExtensions = append(c.ExtraExtensions, x)
 		}))
-		server.NextProtos = nil // a server of the mesh chooses nothing for a relay
-		return server
+		config.NextProtos = nil // of relayed connections nothing is known
+		return config
 	}
 	itself, another, plain := tlsEcho(t, as("cart-1")), tlsEcho(t, as("cart-2")), echoServer(t)
 	at := func(address, host string) string { // each pod has an address of its own

@@ -25,9 +25,10 @@ const (
 	weirImage        = "weir"        // Weir of this tree, under the name weirName, and its proxy alone, under proxyName
 	conformanceImage = "conformance" // what the Gateway API's conformance suite runs pods of
 
-	weirName  = "weir:dev"
-	proxyName = "weir-proxy:dev"
-	echoName  = "echo-basic:dev"
+	weirName   = "weir:dev"
+	proxyName  = "weir-proxy:dev"
+	callerName = "caller:dev" // services and a client for tests, beside Weir
+	echoName   = "echo-basic:dev"
 )
 
 // builder builds images into a folder of their own for each tree, as several may be used at once.
@@ -66,6 +67,9 @@ func (b *builder) build(ctx context.Context, named []string, node bool) (files [
 	programs, err := b.programs(ctx, slices.Contains(named, conformanceImage), node)
 	if err != nil {
 		return nil, err
+	}
+	if slices.Contains(named, weirImage) {
+		programs = append(programs, image.Program{Dir: b.source, Package: "./caller", Tags: []string{callerName}})
 	}
 	if files, err = image.Build(ctx, b.dir, programs...); err != nil {
 		return nil, err

@@ -1,5 +1,5 @@
 // Manifests writes the plain form of the chart, for those who do not use Helm: install.yaml, its templates rendered with its
-// default values, and install-rollouts.yaml, with rollouts.enabled.
+// default values, install-rollouts.yaml, with rollouts.enabled, and install-mesh.yaml, with mesh.enabled beside that.
 //
 //	go run . [-check] [-chart FOLDER] [-o FOLDER]
 package main
@@ -60,6 +60,8 @@ var files = []struct {
 	values      map[string]any
 }{
 	{"install.yaml", "the default values of its chart", nil},
+	{"install-mesh.yaml", "a controller that carries Rollouts out and puts sidecars into pods that ask for them, and the default values of its chart beside that",
+		map[string]any{"rollouts": map[string]any{"enabled": true}, "mesh": map[string]any{"enabled": true}}},
 	{"install-rollouts.yaml", "a controller that carries Rollouts out, and the default values of its chart beside that", map[string]any{"rollouts": map[string]any{"enabled": true}}},
 }
 

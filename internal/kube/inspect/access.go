@@ -48,6 +48,10 @@ func (r *reader) access(ctx context.Context) error {
 		add("", access.Traffic())
 		add(access.AuthenticationNamespace, access.Authentication())
 	}
+	if c.Sidecars != nil {
+		add("", access.Injection())
+		add(c.Namespace, access.Mesh(c.Authority))
+	}
 	ask, done, err := r.asker(ctx, c)
 	if err != nil {
 		return err

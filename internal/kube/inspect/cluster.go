@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/gateway-api/pkg/consts"
 
 	"github.com/weirmesh/weir/internal/feed"
+	"github.com/weirmesh/weir/internal/inject"
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/kube/access"
 	"github.com/weirmesh/weir/internal/kube/infra"
@@ -79,6 +80,8 @@ type Cluster struct {
 	// read.
 	APIServices     []APIService
 	APIServicesSeen bool
+	// Sidecars is what there is of sidecars; nil if the controller makes none, or it was not asked for.
+	Sidecars *Sidecars
 	// Roles is what is wrong with rules about Traffic Metrics.
 	Roles []resource.Finding
 	// NotSeen is what may not be read, with the reason.
@@ -114,6 +117,24 @@ type Controller struct {
 	// TrafficMetrics says that it serves them. Prometheus is the one that it asks; empty if it reads proxies itself.
 	TrafficMetrics bool
 	Prometheus     string
+	// Sidecars are the settings of those that it puts into pods; nil if it does not. Authority is the Secret whose
+	// authority signs their identities; empty if it is the controller's own.
+	Sidecars  *inject.Settings
+	Authority string
+	meshed    bool
+}
+
+// mesh reads an argument of the controller about sidecars.
+func (c *Controller) mesh(arg string) {
+	c.meshed = c.meshed || arg == "--mesh" || arg == "--mesh=true"
+	if name, ok := strings.CutPrefix(arg, "--mesh-authority-secret="); ok {
+		c.Authority = name
+	}
+	for flag, amounts := range map[string]*inject.Amounts{"--sidecar-requests=": &c.Sidecars.Requests, "--sidecar-limits=": &c.Sidecars.Limits} {
+		if text, ok := strings.CutPrefix(arg, flag); ok {
+			_ = amounts.Set(text) // the controller would not have started with another
+		}
+	}
 }
 
 // Gateway is what exists of one Gateway.
@@ -148,6 +169,9 @@ func Read(ctx context.Context, c *kube.Client, in Input, o Options) (*Cluster, e
 			}
 		}
 		if err := r.roles(ctx); err != nil {
+			return nil, err
+		}
+		if err := r.sidecars(ctx, in.Set); err != nil {
 			return nil, err
 		}
 	}
@@ -228,8 +252,9 @@ func (r *reader) controller(ctx context.Context) error {
 func describe(d *appsv1.Deployment) *Controller {
 	c := &Controller{
 		Namespace: d.Namespace, Name: d.Name, Replicas: 1, Ready: d.Status.ReadyReplicas, Elects: true, Lease: DefaultLease, Service: DefaultName,
-		ServiceAccount: d.Spec.Template.Spec.ServiceAccountName,
+		ServiceAccount: d.Spec.Template.Spec.ServiceAccountName, Sidecars: inject.NewSettings(),
 	}
+	c.Sidecars.Namespace = d.Namespace
 	if d.Spec.Replicas != nil {
 		c.Replicas = *d.Spec.Replicas
 	}
@@ -248,6 +273,7 @@ func describe(d *appsv1.Deployment) *Controller {
 			if url, ok := strings.CutPrefix(arg, "--prometheus="); ok {
 				c.Prometheus = url
 			}
+			c.mesh(arg)
 			c.TrafficMetrics = c.TrafficMetrics || arg == "--traffic-metrics" || arg == "--traffic-metrics=true"
 			c.Elects = c.Elects && arg != "--leader-elect=false"
 			if names, ok := strings.CutPrefix(arg, "--namespaces="); ok {
@@ -262,6 +288,9 @@ func describe(d *appsv1.Deployment) *Controller {
 	}
 	slices.Sort(c.Namespaces)
 	c.Namespaces = slices.Compact(c.Namespaces)
+	if !c.meshed {
+		c.Sidecars = nil
+	}
 	return c
 }
 

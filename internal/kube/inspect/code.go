@@ -9,24 +9,27 @@ import (
 
 // The codes of findings about a cluster.
 const (
-	CodeMissing       = "WR701"
-	CodeRelease       = "WR702"
-	CodeController    = "WR703"
-	CodeLease         = "WR704"
-	CodePermission    = "WR705"
-	CodeClass         = "WR706"
-	CodeNotProgrammed = "WR707"
-	CodeObject        = "WR708"
-	CodeProxies       = "WR709"
-	CodeBehind        = "WR710"
-	CodeStatus        = "WR711"
-	CodeNotSeen       = "WR712"
-	CodeConversion    = "WR714"
-	CodeConverter     = "WR715"
-	CodeNotConverted  = "WR716"
-	CodeUnwatched     = "WR719"
-	CodeClassEnds     = "WR713"
-	CodeTraffic       = "WR720"
+	CodeMissing        = "WR701"
+	CodeRelease        = "WR702"
+	CodeController     = "WR703"
+	CodeLease          = "WR704"
+	CodePermission     = "WR705"
+	CodeClass          = "WR706"
+	CodeNotProgrammed  = "WR707"
+	CodeObject         = "WR708"
+	CodeProxies        = "WR709"
+	CodeBehind         = "WR710"
+	CodeStatus         = "WR711"
+	CodeNotSeen        = "WR712"
+	CodeConversion     = "WR714"
+	CodeConverter      = "WR715"
+	CodeNotConverted   = "WR716"
+	CodeUnwatched      = "WR719"
+	CodeClassEnds      = "WR713"
+	CodeTraffic        = "WR720"
+	CodeInjection      = "WR721"
+	CodeSidecarRefused = "WR722"
+	CodeSidecarless    = "WR723"
 )
 
 // Codes documents them, in order.
@@ -85,6 +88,16 @@ var codes = []resource.Code{
 		Meaning: "An APIService of Traffic Metrics exists, but the API server cannot use it, as its condition Available says; or the controller does not serve them. It is a warning where another Service answers. " +
 			"Requests fail, kubectl warns, and namespaces that are deleted stay until it is available.",
 		Fix: "Check the controller's pods, and that the API server reaches them; delete the APIService if nobody is to answer."},
+	{ID: CodeInjection, Severity: resource.Error, Title: "sidecars not injected",
+		Meaning: "A webhook configuration by which pods get sidecars is missing, or the ConfigMap weir-ca of a namespace with sidecars is, or is not the controller's. " +
+			"It is a warning for a namespace whose label asks in vain: it has another value, or the namespace is one whose pods never have sidecars.",
+		Fix: "See what the message says."},
+	{ID: CodeSidecarRefused, Severity: resource.Error, Title: "pods with sidecars would be refused",
+		Meaning: "A namespace that asks for sidecars has a PodSecurity level, a ResourceQuota or a LimitRange by which the API server refuses pods that have one. It is a warning if a quota is used up.",
+		Fix:     "Change it, or what sidecars request and may use (mesh.sidecar of the chart)."},
+	{ID: CodeSidecarless, Severity: resource.Warning, Title: "pods without sidecars",
+		Meaning: "Pods run without the sidecar that they or their namespace ask for. They were created before that, or while the webhook was not installed. It is a note for pods that never have one, such as those with their node's network.",
+		Fix:     "Create the pods anew."},
 	{ID: CodeNotSeen, Severity: resource.Info, Title: "not checked",
 		Meaning: "You may not read something that the command checks. The rest was checked.",
 		Fix:     "Ask for the right to read it."},

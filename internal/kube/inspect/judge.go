@@ -25,6 +25,7 @@ func (c *Cluster) Findings(in Input, controllerName string) []resource.Finding {
 	j.controller()
 	j.conversions()
 	j.traffic()
+	j.sidecars()
 	j.classes(in.Set, controllerName)
 	for _, name := range slices.Sorted(maps.Keys(c.Gateways)) {
 		j.gateway(name, c.Gateways[name])
@@ -297,6 +298,6 @@ func condition(all []resource.Condition, kind string) *resource.Condition {
 func Passing(findings []resource.Finding) bool {
 	return slices.ContainsFunc(findings, func(f resource.Finding) bool {
 		return f.Code == CodeBehind || f.Code == CodeStatus || f.Code == CodeObject ||
-			f.Code == CodeConversion || f.Code == CodeConverter || f.Code == CodeNotConverted || f.Code == CodeTraffic
+			f.Code == CodeConversion || f.Code == CodeConverter || f.Code == CodeNotConverted || f.Code == CodeTraffic || f.Code == CodeInjection
 	})
 }

@@ -204,6 +204,7 @@ func TestFindings(t *testing.T) {
 		},
 	}
 	maps.Copy(cases, trafficCases)
+	maps.Copy(cases, sidecarCases)
 	for name, edit := range cases {
 		t.Run(name, func(t *testing.T) {
 			c, in := good(), input(t)

@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +22,7 @@ func (r *reader) roles(ctx context.Context) error {
 		r.out.Roles = append(r.out.Roles, roles.Judge(ref, rules)...)
 	}
 	of := &rbacv1.RoleList{}
-	if err := r.pages(ctx, "Roles", of, func() {
+	if err := r.pages(ctx, "Roles"+aboutTraffic, of, func() {
 		for i := range of.Items {
 			judge(model.Ref{Kind: "Role", Namespace: of.Items[i].Namespace, Name: of.Items[i].Name}, of.Items[i].Rules)
 		}
@@ -29,7 +30,7 @@ func (r *reader) roles(ctx context.Context) error {
 		return err
 	}
 	all := &rbacv1.ClusterRoleList{}
-	return r.pages(ctx, "ClusterRoles", all, func() {
+	return r.pages(ctx, "ClusterRoles"+aboutTraffic, all, func() {
 		for i := range all.Items {
 			if all.Items[i].AggregationRule == nil {
 				judge(model.Ref{Kind: "ClusterRole", Name: all.Items[i].Name}, all.Items[i].Rules)
@@ -38,12 +39,14 @@ func (r *reader) roles(ctx context.Context) error {
 	})
 }
 
-// pages lists objects of all namespaces, and calls f for each part of them, which is in list. Objects that may not be
+const aboutTraffic = " (their rules about Traffic Metrics)"
+
+// pages lists objects, and calls f for each part of them, which is in list. Objects that may not be
 // read are noted.
-func (r *reader) pages(ctx context.Context, what string, list client.ObjectList, f func()) error {
+func (r *reader) pages(ctx context.Context, what string, list client.ObjectList, f func(), options ...client.ListOption) error {
 	for next := ""; ; {
-		err := r.client.List(ctx, list, client.Limit(pageSize), client.Continue(next))
-		if r.refused(what+" (their rules about Traffic Metrics)", err) {
+		err := r.client.List(ctx, list, append(slices.Clone(options), client.Limit(pageSize), client.Continue(next))...)
+		if r.refused(what, err) {
 			return nil
 		}
 		if err != nil {

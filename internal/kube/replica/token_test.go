@@ -8,7 +8,10 @@ import (
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/weirmesh/weir/internal/kube/replica"
 	"github.com/weirmesh/weir/internal/model"
@@ -97,5 +100,106 @@ func TestTokenIsNotRefusedWhenItCannotBeReviewed(t *testing.T) {
 	}
 	if n := r.asked.Load(); n != 2 {
 		t.Errorf("%d reviews, want 2: a failure is not remembered", n)
+	}
+}
+
+// cluster is an API server with pods, which reviews tokens too.
+type cluster struct {
+	client.Client
+	*reviewer
+	listed atomic.Int32
+	down   error
+}
+
+func (c *cluster) Create(ctx context.Context, o client.Object, options ...client.CreateOption) error {
+	return c.reviewer.Create(ctx, o, options...)
+}
+
+func (c *cluster) List(ctx context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	c.listed.Add(1)
+	if c.down != nil {
+		return c.down
+	}
+	return c.Client.List(ctx, list) // it knows no field selectors
+}
+
+// TestATokenOfAnotherPodIsOfItsWorkload has tokens of pods that are no Gateway's, which count only as long as there are
+// such owners, and are judged anew each time.
+func TestATokenOfAnotherPodIsOfItsWorkload(t *testing.T) {
+	token := func(change func(*authenticationv1.TokenReviewStatus)) *reviewer {
+		return &reviewer{answer: func(string) (authenticationv1.TokenReviewStatus, error) {
+			return proxyToken(func(s *authenticationv1.TokenReviewStatus) {
+				s.User.Username = "system:serviceaccount:shop:cart"
+				s.User.Extra["authentication.kubernetes.io/pod-name"] = authenticationv1.ExtraValue{"cart-1"}
+				s.User.Extra["authentication.kubernetes.io/pod-uid"] = authenticationv1.ExtraValue{"u-1"}
+				if change != nil {
+					change(s)
+				}
+			}), nil
+		}}
+	}
+	with := func(r *reviewer, edit func(*corev1.Pod)) (*replica.Tokens, *cluster) {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart-1", UID: "u-1"}, Spec: corev1.PodSpec{ServiceAccountName: "cart"}}
+		if edit != nil {
+			edit(pod)
+		}
+		c := &cluster{Client: fake.NewClientBuilder().WithObjects(pod).Build(), reviewer: r}
+		tokens := newTokens(r)
+		tokens.Pods = &replica.Pods{Client: c, Audience: "proxies"}
+		return tokens, c
+	}
+	tokens, c := with(token(nil), nil)
+	for n := range 3 {
+		owner, proxy, err := tokens.Authenticate(t.Context(), "token")
+		if owner != "workload/shop/cart-1" || proxy != "shop/cart-1" || err != nil {
+			t.Fatalf("%q, %q, %v", owner, proxy, err)
+		}
+		if asked, listed := c.asked.Load(), c.listed.Load(); asked != int32(n+1) || listed != int32(n+1) {
+			t.Errorf("%d reviews and %d looks at the pod after %d", asked, listed, n+1)
+		}
+	}
+	// It became one of a Gateway's, and is remembered; when that ends, what was remembered does not count.
+	gateway := true
+	tokens.OwnerOf = func(string, string) model.Owner {
+		if gateway {
+			return "shop/edge"
+		}
+		return ""
+	}
+	if owner, _, err := tokens.Authenticate(t.Context(), "token"); owner != "shop/edge" || err != nil {
+		t.Errorf("%q, %v", owner, err)
+	}
+	gateway = false
+	c.answer = func(string) (s authenticationv1.TokenReviewStatus, err error) { return s, nil }
+	if owner, _, err := tokens.Authenticate(t.Context(), "token"); !errors.Is(err, replica.ErrToken) {
+		t.Errorf("a token that is good no more is of %q, %v", owner, err)
+	}
+	for name, x := range map[string]struct {
+		token func(*authenticationv1.TokenReviewStatus)
+		pod   func(*corev1.Pod)
+	}{
+		"another UID": {pod: func(p *corev1.Pod) { p.UID = "u-2" }},
+		"no UID": {token: func(s *authenticationv1.TokenReviewStatus) {
+			delete(s.User.Extra, "authentication.kubernetes.io/pod-uid")
+		}},
+		"another account":   {pod: func(p *corev1.Pod) { p.Spec.ServiceAccountName = "pay" }},
+		"ended":             {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }},
+		"no pod":            {token: func(s *authenticationv1.TokenReviewStatus) { s.User.Extra = nil }},
+		"not authenticated": {token: func(s *authenticationv1.TokenReviewStatus) { s.Authenticated = false }},
+	} {
+		tokens, _ := with(token(x.token), x.pod)
+		if owner, _, err := tokens.Authenticate(t.Context(), "token"); owner != "" || !errors.Is(err, replica.ErrToken) {
+			t.Errorf("%s: %q, %v", name, owner, err)
+		}
+	}
+	tokens, _ = with(token(nil), nil)
+	tokens.Pods.Namespaces = []string{"blog"}
+	if owner, _, err := tokens.Authenticate(t.Context(), "token"); owner != "" || !errors.Is(err, replica.ErrToken) {
+		t.Errorf("in a namespace that is not watched: %q, %v", owner, err)
+	}
+	tokens, c = with(token(nil), nil)
+	c.down = errors.New("no API server")
+	if _, _, err := tokens.Authenticate(t.Context(), "token"); err == nil || errors.Is(err, replica.ErrToken) {
+		t.Errorf("%v says something about the token", err)
 	}
 }

@@ -3,6 +3,7 @@ package trust
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -68,16 +69,21 @@ func (k *Keeper) Run(ctx context.Context, woken <-chan struct{}) error {
 		namespaces = []string{""}
 	}
 	for _, n := range namespaces {
-		c, err := k.open(n)
+		c, err := k.open(ctx, n)
 		if err != nil {
 			return err
 		}
 		k.caches = append(k.caches, c)
 		wait.Go(func() { _ = c.Start(ctx) }) // it ends with ctx
 	}
+	first, known := context.WithTimeout(ctx, timeout)
+	defer known()
 	for _, c := range k.caches {
-		if err := k.follow(ctx, c); err != nil {
-			return err
+		switch ok := c.WaitForCacheSync(first); {
+		case ctx.Err() != nil:
+			return nil
+		case !ok:
+			return errors.New("the ConfigMaps " + inject.CAName + " and the pods cannot be read: grant list and watch, or see whether the API server answers")
 		}
 	}
 	for {
@@ -94,31 +100,23 @@ func (k *Keeper) Run(ctx context.Context, woken <-chan struct{}) error {
 	}
 }
 
-// open makes a cache of the ConfigMaps, and of the names of pods with sidecars, of a namespace or of all.
-func (k *Keeper) open(namespace string) (cache.Cache, error) {
+// open makes a cache of the ConfigMaps, and of where there are pods with sidecars, of a namespace or of all.
+func (k *Keeper) open(ctx context.Context, namespace string) (cache.Cache, error) {
 	of, here := fields.OneTermEqualSelector("metadata.name", inject.CAName), fields.Everything()
 	if namespace != "" { // the library uses the namespace that a selector of fields names
 		here = fields.OneTermEqualSelector("metadata.namespace", namespace)
 		of = fields.AndSelectors(here, of)
 	}
-	return cache.New(k.Client.Config, cache.Options{
+	c, err := cache.New(k.Client.Config, cache.Options{
 		Scheme: k.Client.Scheme(), Mapper: k.Client.RESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.ConfigMap{}: {Field: of},
-			&corev1.Pod{}:       {Field: here, Label: labels.SelectorFromSet(labels.Set{inject.Label: inject.Enabled})},
+			&corev1.Pod{}:       {Field: here, Label: labels.SelectorFromSet(labels.Set{inject.Label: inject.Enabled}), Transform: bare},
 		},
 	})
-}
-
-// podMeta is a pod's metadata, of which alone the cache reads it.
-func podMeta() *metav1.PartialObjectMetadata {
-	m := &metav1.PartialObjectMetadata{}
-	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	return m
-}
-
-// follow has the cache read, and waits until it knows all.
-func (k *Keeper) follow(ctx context.Context, c cache.Cache) error {
+	if err != nil {
+		return nil, err
+	}
 	changed := func() {
 		select {
 		case k.wake <- struct{}{}:
@@ -129,25 +127,24 @@ func (k *Keeper) follow(ctx context.Context, c cache.Cache) error {
 	pods := toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { changed() }, DeleteFunc: func(any) { changed() }}
 	maps := pods
 	maps.UpdateFunc = func(any, any) { changed() }
-	for _, of := range []struct {
-		what    string
-		object  client.Object
-		handler toolscache.ResourceEventHandlerFuncs
-	}{{"ConfigMaps", &corev1.ConfigMap{}, maps}, {"Pods", podMeta(), pods}} {
-		first, cancel := context.WithTimeout(ctx, timeout)
-		informer, err := c.GetInformer(first, of.object)
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			return fmt.Errorf("%s cannot be read: grant list and watch, or see whether the API server answers: %w", of.what, err)
+	for object, handler := range map[client.Object]toolscache.ResourceEventHandlerFuncs{&corev1.ConfigMap{}: maps, &corev1.Pod{}: pods} {
+		informer, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return nil, err
 		}
-		if _, err := informer.AddEventHandler(of.handler); err != nil {
-			return err
+		if _, err := informer.AddEventHandler(handler); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return c, nil
+}
+
+// bare leaves of a pod what says where it is. Watches of metadata alone, of the library, can leave a goroutine behind.
+func bare(o any) (any, error) {
+	if p, ok := o.(*corev1.Pod); ok {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}}, nil
+	}
+	return o, nil
 }
 
 // look brings all ConfigMaps to what they are to be.
@@ -164,9 +161,7 @@ func (k *Keeper) look(ctx context.Context) error {
 	}
 	have := map[string]*corev1.ConfigMap{}
 	for _, c := range k.caches {
-		pods := &metav1.PartialObjectMetadataList{}
-		pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-		maps := &corev1.ConfigMapList{}
+		pods, maps := &corev1.PodList{}, &corev1.ConfigMapList{}
 		for _, list := range []client.ObjectList{pods, maps} {
 			if err := c.List(ctx, list); err != nil {
 				if ctx.Err() != nil {

@@ -1,0 +1,291 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weirmesh/weir/internal/inject"
+	"github.com/weirmesh/weir/internal/kube/access"
+	"github.com/weirmesh/weir/internal/kube/infra"
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
+)
+
+// Sidecars is what there is of the injection of sidecars.
+type Sidecars struct {
+	// Missing are the webhook configurations that should be there, as "Kind name".
+	Missing []string
+	// Namespaces are those that ask for sidecars, by their label or by that of a pod, sorted by name.
+	Namespaces []*SidecarNamespace
+}
+
+// SidecarNamespace is a namespace whose pods are to have sidecars.
+type SidecarNamespace struct {
+	Name string
+	// Label is its label that asks, Level what PodSecurity enforces; both are empty if it has none.
+	Label, Level string
+	Quotas       []corev1.ResourceQuota
+	Ranges       []corev1.LimitRange
+	// Trust is the labels of its ConfigMap weir-ca; nil if there is none.
+	Trust map[string]string
+	// Pods are its pods that run, or are to.
+	Pods []corev1.Pod
+}
+
+// sidecars reads it, if the controller makes any.
+func (r *reader) sidecars(ctx context.Context, set *resource.Set) error {
+	c := r.out.Controller
+	if c == nil || c.Sidecars == nil {
+		return nil
+	}
+	s := &Sidecars{}
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
+		var m metav1.PartialObjectMetadata
+		m.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
+		switch err := r.client.Get(ctx, client.ObjectKey{Name: access.SidecarsWebhook}, &m); {
+		case apierrors.IsNotFound(err):
+			s.Missing = append(s.Missing, kind+" "+access.SidecarsWebhook)
+		case r.refused(kind+"s (whether pods are injected)", err):
+		case err != nil:
+			return fmt.Errorf("%s %s: %w", kind, access.SidecarsWebhook, err)
+		}
+	}
+	all := map[string]*SidecarNamespace{}
+	for _, n := range set.Namespaces {
+		if label := n.Labels[inject.Label]; label != "" && label != inject.Disabled {
+			all[n.Name] = &SidecarNamespace{Name: n.Name, Label: label}
+		}
+	}
+	// Pods that ask themselves may be anywhere.
+	asking := &corev1.PodList{}
+	err := r.pages(ctx, "Pods (whether they have the sidecars that they ask for)", asking, func() {
+		for i := range asking.Items {
+			if n := asking.Items[i].Namespace; all[n] == nil {
+				all[n] = &SidecarNamespace{Name: n}
+			}
+		}
+	}, client.MatchingLabels{inject.Label: inject.Enabled})
+	if err != nil {
+		return err
+	}
+	for _, n := range set.Namespaces {
+		if of := all[n.Name]; of != nil {
+			of.Level = n.Labels["pod-security.kubernetes.io/enforce"]
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if err := r.sidecarsOf(ctx, all[name]); err != nil {
+			return err
+		}
+		s.Namespaces = append(s.Namespaces, all[name])
+	}
+	r.out.Sidecars = s
+	return nil
+}
+
+// sidecarsOf reads what there is in a namespace.
+func (r *reader) sidecarsOf(ctx context.Context, n *SidecarNamespace) error {
+	in := client.InNamespace(n.Name)
+	quotas, ranges, pods := &corev1.ResourceQuotaList{}, &corev1.LimitRangeList{}, &corev1.PodList{}
+	if err := r.pages(ctx, "ResourceQuotas of "+n.Name, quotas, func() { n.Quotas = append(n.Quotas, quotas.Items...) }, in); err != nil {
+		return err
+	}
+	if err := r.pages(ctx, "LimitRanges of "+n.Name, ranges, func() { n.Ranges = append(n.Ranges, ranges.Items...) }, in); err != nil {
+		return err
+	}
+	err := r.pages(ctx, "Pods of "+n.Name, pods, func() {
+		for i := range pods.Items {
+			if p := &pods.Items[i]; p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+				n.Pods = append(n.Pods, *p)
+			}
+		}
+	}, in)
+	if err != nil {
+		return err
+	}
+	var trust metav1.PartialObjectMetadata
+	trust.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	switch err := r.client.Get(ctx, client.ObjectKey{Namespace: n.Name, Name: inject.CAName}, &trust); {
+	case apierrors.IsNotFound(err):
+	case r.refused("ConfigMap "+inject.CAName+" of "+n.Name, err):
+		n.Trust = map[string]string{managedBy: infra.ManagedBy} // not known
+	case err != nil:
+		return fmt.Errorf("ConfigMap %s/%s: %w", n.Name, inject.CAName, err)
+	default:
+		if n.Trust = trust.Labels; n.Trust == nil {
+			n.Trust = map[string]string{}
+		}
+	}
+	return nil
+}
+
+const managedBy = "app.kubernetes.io/managed-by"
+
+// sidecars reports what keeps pods from their sidecars.
+func (j *judge) sidecars() {
+	if j.Sidecars == nil {
+		return
+	}
+	for _, what := range j.Sidecars.Missing {
+		kind, name, _ := strings.Cut(what, " ")
+		j.add(CodeInjection, model.Ref{Kind: kind, Name: name}, "", "it is missing, so pods that ask for sidecars start without", install)
+	}
+	for _, n := range j.Sidecars.Namespaces {
+		j.sidecarsOf(n)
+	}
+}
+
+func (j *judge) sidecarsOf(n *SidecarNamespace) {
+	settings := j.Controller.Sidecars
+	ref := model.Ref{Kind: "Namespace", Name: n.Name}
+	labels := map[string]string{inject.Label: n.Label}
+	field := "metadata.labels[" + inject.Label + "]"
+	switch {
+	case n.Label != "" && n.Label != inject.Enabled:
+		j.add(CodeInjection, ref, field, fmt.Sprintf("%q is no value that the label has, so no pod gets a sidecar", n.Label), "write "+inject.Enabled+" or "+inject.Disabled).Severity = resource.Warning
+	case slices.Contains(inject.ExcludedNamespaces(settings.Namespace), n.Name):
+		j.add(CodeInjection, ref, field, "pods of namespaces that the cluster or the controller needs get no sidecar", "remove the label; run what is to have sidecars in other namespaces").Severity = resource.Warning
+		return
+	}
+	var bare, excluded []string
+	why := map[string]bool{}
+	wanted := n.Label == inject.Enabled
+	for i := range n.Pods {
+		p := &n.Pods[i]
+		switch d := settings.Ask(n.Name, labels, p); d.Outcome {
+		case inject.Injected, inject.Refused:
+			wanted = true
+			if _, has := p.Annotations[inject.Annotation]; !has {
+				bare = append(bare, p.Name)
+			}
+		case inject.Excluded:
+			excluded = append(excluded, p.Name)
+			for _, r := range d.Reasons {
+				why[r] = true
+			}
+		}
+	}
+	if !wanted {
+		return
+	}
+	if n.Level == "baseline" || n.Level == "restricted" {
+		j.add(CodeSidecarRefused, ref, "metadata.labels[pod-security.kubernetes.io/enforce]", fmt.Sprintf("PodSecurity's level %s refuses pods with sidecars: a container of theirs needs NET_ADMIN to set the redirect, and then ends", n.Level),
+			fmt.Sprintf("kubectl label --overwrite namespace %s pod-security.kubernetes.io/enforce=privileged, and have another policy hold the pods' own containers", n.Name))
+	}
+	j.quotas(n, settings)
+	j.ranges(n, settings)
+	trust := model.Ref{Kind: "ConfigMap", Namespace: n.Name, Name: inject.CAName}
+	switch {
+	case n.Trust == nil:
+		j.add(CodeInjection, trust, "", "it is missing, so pods with sidecars cannot start", "the controller makes it; if it stays away, see the controller's log")
+	case n.Trust[managedBy] != infra.ManagedBy:
+		j.add(CodeInjection, trust, "metadata.labels", "the controller did not make it, and leaves it alone, so sidecars cannot know the controller", "give it another name")
+	}
+	if len(bare) > 0 {
+		j.add(CodeSidecarless, ref, "", fmt.Sprintf("%s: pods that ask for a sidecar and run without, since they were created before that, or not asked about", few(bare)),
+			fmt.Sprintf("create them anew: kubectl -n %s rollout restart deployments,statefulsets,daemonsets", n.Name))
+	}
+	if len(excluded) > 0 {
+		j.add(CodeSidecarless, ref, "", fmt.Sprintf("%s: pods that run without a sidecar: %s", few(excluded), strings.Join(slices.Sorted(maps.Keys(why)), "; ")),
+			"nothing, or label them "+inject.Label+"="+inject.Disabled+" to say that it is meant").Severity = resource.Info
+	}
+}
+
+// few are the first of some names.
+func few(all []string) string {
+	slices.Sort(all)
+	if n := len(all); n > 3 {
+		return strings.Join(all[:3], ", ") + fmt.Sprintf(" and %d more", n-3)
+	}
+	return strings.Join(all, ", ")
+}
+
+// quotas reports those that would refuse a pod for its sidecar: they demand an amount that it has not, or have no room for it.
+func (j *judge) quotas(n *SidecarNamespace, s *inject.Settings) {
+	for i := range n.Quotas {
+		q := &n.Quotas[i]
+		if len(q.Spec.Scopes) > 0 || q.Spec.ScopeSelector != nil {
+			continue // it may be about other pods
+		}
+		ref := model.Ref{Kind: "ResourceQuota", Namespace: n.Name, Name: q.Name}
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			for _, of := range []struct {
+				keys    []corev1.ResourceName
+				amounts inject.Amounts
+				what    string
+			}{{[]corev1.ResourceName{name, "requests." + name}, s.Requests, "requests"}, {[]corev1.ResourceName{"limits." + name}, s.Limits, "limits"}} {
+				for _, key := range of.keys {
+					hard, demanded := q.Spec.Hard[key]
+					need, has := of.amounts[name]
+					if limit, limited := s.Limits[name]; !has && limited {
+						need, has = limit, true // of a container without requests, limits count
+					}
+					field := fmt.Sprintf("spec.hard[%s]", key)
+					switch {
+					case !demanded:
+					case !has && n.fills(name):
+					case !has:
+						j.add(CodeSidecarRefused, ref, field, fmt.Sprintf("it demands %s of %s of each container, and sidecars have none", of.what, name),
+							fmt.Sprintf("set mesh.sidecar.%s.%s of the chart", of.what, name))
+					default:
+						used := q.Status.Used[key]
+						if used.Add(need); used.Cmp(hard) > 0 {
+							j.add(CodeSidecarRefused, ref, field, fmt.Sprintf("it has no room for one more sidecar, with %s of %s of %s", of.what, need.String(), name), "raise it, or lower what sidecars take (mesh.sidecar of the chart)").Severity = resource.Warning
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// fills reports whether a LimitRange gives containers an amount of a resource that have none.
+func (n *SidecarNamespace) fills(name corev1.ResourceName) bool {
+	return slices.ContainsFunc(n.Ranges, func(r corev1.LimitRange) bool {
+		return slices.ContainsFunc(r.Spec.Limits, func(item corev1.LimitRangeItem) bool {
+			_, limit := item.Default[name]
+			_, request := item.DefaultRequest[name]
+			return item.Type == corev1.LimitTypeContainer && (limit || request)
+		})
+	})
+}
+
+// ranges reports LimitRanges that sidecars are outside of.
+func (j *judge) ranges(n *SidecarNamespace, s *inject.Settings) {
+	for i := range n.Ranges {
+		for k, item := range n.Ranges[i].Spec.Limits {
+			if item.Type != corev1.LimitTypeContainer {
+				continue
+			}
+			ref := model.Ref{Kind: "LimitRange", Namespace: n.Name, Name: n.Ranges[i].Name}
+			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+				limit, limited := s.Limits[name]
+				request, requested := s.Requests[name]
+				most, hasMost := item.Max[name]
+				least, hasLeast := item.Min[name]
+				ratio, hasRatio := item.MaxLimitRequestRatio[name]
+				add := func(field, message string) {
+					j.add(CodeSidecarRefused, ref, fmt.Sprintf("spec.limits[%d].%s[%s]", k, field, name), message, "change it, or what sidecars take (mesh.sidecar of the chart)")
+				}
+				if hasMost && limited && limit.Cmp(most) > 0 {
+					add("max", fmt.Sprintf("sidecars may use %s of %s, and the most for a container is %s", limit.String(), name, most.String()))
+				}
+				if hasLeast && requested && request.Cmp(least) < 0 {
+					add("min", fmt.Sprintf("sidecars request %s of %s, and the least for a container is %s", request.String(), name, least.String()))
+				}
+				if hasRatio && limited && requested && limit.AsApproximateFloat64() > ratio.AsApproximateFloat64()*request.AsApproximateFloat64() {
+					add("maxLimitRequestRatio", fmt.Sprintf("sidecars have a limit of %s of %s, more than %s times their request of %s", limit.String(), name, ratio.String(), request.String()))
+				}
+			}
+		}
+	}
+}
