@@ -5,7 +5,12 @@ import (
 )
 
 // Common is a part of the configurations of many owners, encoded once for all of them (Server.Set). It is immutable.
-type Common struct{ parts *snapshot }
+type Common struct {
+	// Partial says that it lacks what Direct answers: proxies that do not ask keep what they have.
+	Partial bool
+
+	parts *snapshot
+}
 
 // NewCommon encodes it. It takes what did not change from an earlier one, if there is one, of which nothing more may be made
 // then.
@@ -18,7 +23,7 @@ func NewCommon(c *model.Config, earlier *Common) (*Common, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Common{parts}, nil
+	return &Common{parts: parts}, nil
 }
 
 // Set makes a configuration that of one owner while a proxy of the owner is connected, and forgets it when the last one has
@@ -45,8 +50,9 @@ func (s *Server) Set(owner model.Owner, own *model.Config, common *Common) (conn
 	next := mine
 	if common != nil {
 		next = mine.with(common.parts)
+		next.partial = common.Partial
 	}
-	if before := f.current.Load(); before == nil || before.version != next.version {
+	if before := f.current.Load(); before == nil || before.partial != next.partial || before.version != next.version {
 		s.install(f, next)
 	}
 	return true, nil

@@ -48,6 +48,9 @@ type Client struct {
 	// Taps, if set, uses a second stream of each connection until it ends, for taps of requests; end ends it. A control
 	// plane of an older release has none.
 	Taps func(s *Stream, end func()) error
+	// Destinations, if set, asks for what connections need when they are begun. A control plane of an older release sends
+	// everything instead.
+	Destinations *Destinations
 	// Logger, if set, logs connections and configurations that cannot be applied.
 	Logger *slog.Logger
 
@@ -126,10 +129,11 @@ type receiver struct {
 	apply    func(*model.Config) error
 	failures loglimit.Limiter
 
-	has     assembly // what the proxy has, as the control plane knows it
-	applied assembly // what is served
-	heard   bool     // the stream brought something
-	beside  func()   // begins the connection's second stream
+	has     assembly   // what the proxy has, as the control plane knows it
+	applied assembly   // what is served
+	heard   bool       // the stream brought something
+	beside  func()     // begins the connection's second stream
+	answers []question // that are true once has is applied
 
 	again    time.Time     // when to try has again, which was refused; zero is not
 	delay    time.Duration // to the attempt after that
@@ -179,6 +183,7 @@ func (r *receiver) take() error {
 		return err
 	}
 	r.again = time.Time{}
+	r.deliver()
 	if r.client.LeftOut != nil {
 		left = append(left, r.client.LeftOut()...)
 	}
@@ -188,6 +193,14 @@ func (r *receiver) take() error {
 	r.applied, r.unsaved = r.has, true
 	r.client.setStatus(func(s *Status) { s.Version, s.Applied, s.Err, s.LeftOut = version, time.Now(), "", left })
 	return nil
+}
+
+// deliver gives the answers to those who asked: what they need is applied.
+func (r *receiver) deliver() {
+	if r.heard {
+		r.client.Destinations.applied(r.answers)
+		r.answers = nil
+	}
 }
 
 // partly describes the parts of the last applied configuration that are not served; empty if all are.
@@ -207,6 +220,7 @@ func (r *receiver) partly() string {
 // step cannot be applied. An error ends the stream.
 func (r *receiver) response(d *discovery.DeltaDiscoveryResponse) (complete bool, refusal, err error) {
 	r.again = time.Time{}
+	r.answers = append(r.answers, takeAnswers(d)...)
 	if err := r.has.update(d, maxConfig); err != nil {
 		r.has = r.applied
 		return false, nil, err
@@ -219,6 +233,7 @@ func (r *receiver) response(d *discovery.DeltaDiscoveryResponse) (complete bool,
 		return false, nil, errors.New("the received configuration differs from the control plane's: version " + v + ", want " + printable(d.SystemVersionInfo, 64))
 	}
 	if r.has.version() == r.client.Status().Version && r.client.Status().Err == "" {
+		r.deliver()
 		return true, nil, nil // connected again without a change
 	}
 	return true, r.take(), nil

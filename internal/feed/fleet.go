@@ -67,6 +67,7 @@ func (s *Server) open(ctx context.Context, owner model.Owner, proxy string, by *
 
 // close ends a session. The proxy is forgotten unless it comes back in time.
 func (s *Server) close(session *session) {
+	session.leaveAll()
 	s.mu.Lock()
 	f := session.feed
 	if f.sessions[session.proxy] == session {

@@ -54,6 +54,9 @@ type Server struct {
 	MaxAge time.Duration
 	// Linger is how long a proxy that has disconnected is still reported as running. Default 15 s.
 	Linger time.Duration
+	// Destinations lets proxies ask for destinations, which Direct answers, beside what Set gives their owners. Those that
+	// ask get nothing before the first Direct.
+	Destinations bool
 	// Taps, if set, serves a second stream of each proxy, which has orders for taps of requests and lines of them, until it
 	// ends. It ends with the proxy's session, or when Taps returns.
 	Taps func(s *Stream, owner model.Owner, proxy string) error
@@ -71,6 +74,8 @@ type Server struct {
 
 	mu    sync.Mutex
 	feeds map[model.Owner]*feed // by owner
+
+	directory directory
 
 	once       sync.Once
 	checks     chan struct{} // one place for each token being looked at

@@ -3,9 +3,12 @@ package feed
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 	"unicode"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -49,6 +52,10 @@ type session struct {
 	waiting bool              // a response is not acknowledged
 	nonce   string            // of the last response
 	version string            // of the last response: "" if more of its step follows
+	answers []question        // that the end of the step to at has
+
+	asks atomic.Bool // it asks for destinations (Server.Destinations), and gets no others
+	sub  subscription
 }
 
 // wake sends what is new, if the proxy waits for it.
@@ -76,8 +83,11 @@ func (s *session) CreateDeltaWatch(r *discovery.DeltaDiscoveryRequest, sub cache
 
 // fill sends the next response if there is one and the proxy waits for it. s.mu is held.
 func (s *session) fill() {
-	current := s.feed.current.Load()
-	if s.watch == nil || s.waiting || current == nil {
+	if s.watch == nil || s.waiting {
+		return
+	}
+	current := s.newest()
+	if current == nil {
 		return
 	}
 	if !s.sending {
@@ -85,18 +95,24 @@ func (s *session) fill() {
 		case s.at == nil:
 			s.rest = current.sinceVersions(s.have) // answered even if there is nothing, so that the proxy knows
 			s.have = nil
-		case s.at.version == current.version:
+		case s.at.version == current.version && len(s.sub.asked) == 0:
 			return
 		default:
 			s.rest = current.since(s.at)
 		}
 		s.at, s.sending = current, true
+		s.answers, s.sub.asked = s.sub.asked, nil
 	}
 	response := &discovery.DeltaDiscoveryResponse{TypeUrl: typeURL}
+	if s.asks.Load() {
+		response.ControlPlane = &core.ControlPlane{Identifier: destinationsKey}
+	}
 	s.cut(response)
 	if s.sending = len(s.rest.changed)+len(s.rest.removed) > 0; !s.sending {
 		s.rest = step{}
 		response.SystemVersionInfo = s.at.version
+		answers(response, s.answers)
+		s.answers = nil
 	}
 	s.waiting = true
 	// The channel has room: at most one response is under way.
@@ -145,11 +161,31 @@ func (s *session) OnStreamDeltaResponse(_ int64, _ *discovery.DeltaDiscoveryRequ
 
 // OnStreamDeltaRequest implements delta.Callbacks: it checks the request and processes its acknowledgement.
 func (s *session) OnStreamDeltaRequest(_ int64, r *discovery.DeltaDiscoveryRequest) error {
+	s.mu.Lock()
+	first := !s.begun
+	s.mu.Unlock()
+	subscribe, unsubscribe := r.ResourceNamesSubscribe, r.ResourceNamesUnsubscribe
+	if !first && s.asks.Load() {
+		r.ResourceNamesSubscribe, r.ResourceNamesUnsubscribe = nil, nil // the session keeps them, nobody else
+	}
 	if err := check(r); err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
+	asks := len(subscribe)+len(unsubscribe) > 0
+	if names, ok := destinationsOf(r); first && ok && s.server.Destinations {
+		s.mu.Lock()
+		s.sub = subscription{uses: map[netip.AddrPort]*destination{}, tokens: askBurst, settled: time.Now()}
+		s.mu.Unlock()
+		s.asks.Store(true)
+		subscribe, unsubscribe = names, nil
+	}
+	if s.asks.Load() {
+		if err := s.take(subscribe, unsubscribe); err != nil {
+			s.server.complain(s.owner, s.proxy, "questions of a proxy are not answered", "error", err)
+			return err
+		}
+	}
 	s.mu.Lock()
-	first := !s.begun
 	s.begun = true
 	acknowledged := r.ResponseNonce != "" && r.ResponseNonce == s.nonce
 	if acknowledged {
@@ -167,6 +203,7 @@ func (s *session) OnStreamDeltaRequest(_ int64, r *discovery.DeltaDiscoveryReque
 		return status.Errorf(codes.InvalidArgument, "the token belongs to a proxy of %s, not of %s", s.owner.Ref(), printable(r.Node.GetId(), maxError))
 	case first:
 		s.server.report(s, r.Node.GetMetadata().GetFields()[runningKey].GetStringValue(), "")
+	case r.ResponseNonce == "" && asks:
 	case r.ResponseNonce == "":
 		return status.Error(codes.InvalidArgument, "a request after the first has no nonce to acknowledge")
 	case !acknowledged:

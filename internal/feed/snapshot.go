@@ -33,6 +33,7 @@ func (p *part) size() int { return len(p.name) + len(p.version) + len(p.resource
 type snapshot struct {
 	version string
 	parts   []*part // by name
+	partial bool    // it lacks what proxies ask for (Common.Partial)
 }
 
 // Version is a hash of a configuration's content: equal for equal configurations, in this process and in others. The

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weirmesh/weir/internal/spare"
 )
@@ -55,7 +56,8 @@ func (c *Client) dial() (*grpc.ClientConn, error) {
 
 // stream receives until the stream ends, and returns why it did.
 func (r *receiver) stream(ctx context.Context) error {
-	r.heard = false
+	r.heard, r.answers = false, nil
+	defer r.client.Destinations.lost()
 	conn, err := r.client.dial()
 	if err != nil {
 		return err
@@ -105,8 +107,16 @@ func receive(ctx context.Context, stream deltaStream, to chan<- *discovery.Delta
 
 // hello is the first request: it reports what the proxy has and what it serves.
 func (r *receiver) hello() *discovery.DeltaDiscoveryRequest {
+	node := r.node(r.unserved())
+	if d := r.client.Destinations; d != nil {
+		list := &structpb.ListValue{}
+		for _, name := range d.all() {
+			list.Values = append(list.Values, structpb.NewStringValue(name))
+		}
+		node.Metadata.Fields[destinationsKey] = structpb.NewListValue(list)
+	}
 	return &discovery.DeltaDiscoveryRequest{
-		Node:                    r.node(r.unserved()),
+		Node:                    node,
 		TypeUrl:                 typeURL,
 		ResourceNamesSubscribe:  []string{"*"},
 		InitialResourceVersions: r.has.versions(),
@@ -128,6 +138,15 @@ func (r *receiver) follow(ctx context.Context, stream deltaStream, responses <-c
 			if nonce == "" || refused {
 				continue // the next acknowledgement reports it
 			}
+		case <-r.client.Destinations.news():
+			ask := r.client.Destinations.request()
+			if ask == nil {
+				continue // the first response brings it up again
+			}
+			if err := stream.Send(ask); err != nil {
+				return reason(responses, ended)
+			}
+			continue
 		case <-ctx.Done():
 			return ctx.Err()
 		case err := <-ended:
@@ -141,6 +160,7 @@ func (r *receiver) follow(ctx context.Context, stream deltaStream, responses <-c
 				r.heard = true
 				r.client.setStatus(func(s *Status) { s.Connected = true })
 				r.log.Info("connected to the control plane", "address", r.client.Address)
+				r.client.Destinations.heard(d.GetControlPlane().GetIdentifier() == destinationsKey)
 				r.beside()
 			}
 			var complete bool

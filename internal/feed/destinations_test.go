@@ -1,0 +1,361 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+func destinationAt(i int) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}), 80)
+}
+
+// mesh is what is at the destinations of the numbers below count, each with an endpoint that version names.
+func mesh(count, version int) func(netip.AddrPort) *model.Config {
+	return func(to netip.AddrPort) *model.Config {
+		if !to.Addr().Is4() {
+			return nil
+		}
+		a := to.Addr().As4()
+		i := int(a[2])<<8 | int(a[3])
+		if to != destinationAt(i) || i >= count {
+			return nil
+		}
+		return &model.Config{
+			Listeners: []model.Listener{{Name: "outbound/" + to.String(), Ref: model.Ref{Kind: "Service", Namespace: "n", Name: fmt.Sprint("s", i)}, Redirect: model.RedirectOutbound, Address: to.Addr().String(), Port: 80, Protocol: model.HTTP}},
+			Services:  []model.Service{{Name: fmt.Sprintf("n/s%d:80", i), Protocol: model.HTTP, Endpoints: []model.Endpoint{{Address: fmt.Sprintf("10.1.0.%d:80", version)}}}},
+		}
+	}
+}
+
+// base is what a proxy has without questions.
+func base(t testing.TB) (*model.Config, *Common) {
+	t.Helper()
+	c := &model.Config{Listeners: []model.Listener{{Name: "own", Ref: model.Ref{Kind: "Pod", Namespace: "shop", Name: "own"}, Redirect: model.RedirectInbound, Port: 8080, Protocol: model.HTTP}}}
+	common, err := NewCommon(&model.Config{Services: []model.Service{{Name: "cluster/anywhere:0", Protocol: model.HTTP, Meant: true}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	common.Partial = true
+	return c, common
+}
+
+func (w *world) asking(name, address string) (*proxy, *Destinations) {
+	w.t.Helper()
+	c := w.sidecar(name, address)
+	c.Destinations = &Destinations{}
+	return w.run(c), c.Destinations
+}
+
+func (w *world) sidecar(name, address string) *Client {
+	c := w.client(name, address)
+	c.Owner, c.StateFile = model.WorkloadOwner("shop", name), ""
+	c.TokenFile = w.write(name+".token", fmt.Sprintf("good:%s:%s\n", c.Owner, name))
+	return c
+}
+
+func (w *world) feed(s *Server, name string, own *model.Config, common *Common) {
+	w.t.Helper()
+	until(w.t, "the workload is connected", func() bool {
+		connected, err := s.Set(model.WorkloadOwner("shop", name), own, common)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return connected && s.Asks(model.WorkloadOwner("shop", name)) == (common != nil && common.Partial)
+	})
+}
+
+// endpoint is the first endpoint of a destination's service in what a proxy serves, "" if it has none.
+func (p *proxy) endpoint(i int) string {
+	c := p.last()
+	if c == nil {
+		return ""
+	}
+	for _, s := range c.Services {
+		if s.Name == fmt.Sprintf("n/s%d:80", i) {
+			return s.Endpoints[0].Address
+		}
+	}
+	return ""
+}
+
+// TestDestinationsAreSentToThoseThatAskForThem has proxies that ask for what is known and what is not, a change, and the end
+// of a use.
+func TestDestinationsAreSentToThoseThatAskForThem(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	s.Destinations = true
+	address, stop := w.serve(s, "")
+	var made atomic.Int64
+	s.Direct(func(to netip.AddrPort) *model.Config { made.Add(1); return mesh(2000, 1)(to) })
+	own, common := base(t)
+	cart, asks := w.asking("cart-1", address)
+	pay, others := w.asking("pay-1", address)
+	w.feed(s, "cart-1", own, common)
+	w.feed(s, "pay-1", own, common)
+	find := func(d *Destinations, i int) {
+		t.Helper()
+		if err := d.Find(t.Context(), destinationAt(i)); err != nil {
+			t.Fatalf("%d: %v", i, err)
+		}
+	}
+	var all sync.WaitGroup
+	for range 20 { // they share a question
+		all.Go(func() { find(asks, 7) })
+	}
+	all.Wait()
+	if made.Load() != 1 || cart.endpoint(7) != "10.1.0.1:80" || len(cart.last().Listeners) != 2 {
+		t.Fatalf("made %d times, at %q, %d listeners", made.Load(), cart.endpoint(7), len(cart.last().Listeners))
+	}
+	find(others, 8)
+	find(asks, 3000) // nothing there
+	find(asks, 3000)
+	if asks.Kept() != 1 || cart.endpoint(3000) != "" || made.Load() != 3 {
+		t.Errorf("%d are kept, made %d", asks.Kept(), made.Load())
+	}
+
+	// A change of one of 2,000 costs those that use it.
+	before := s.Stats()
+	applied := pay.applied()
+	s.Direct(func(to netip.AddrPort) *model.Config {
+		if to == destinationAt(7) {
+			return mesh(2000, 2)(to)
+		}
+		return mesh(2000, 1)(to)
+	})
+	until(t, "the change is served", func() bool { return cart.endpoint(7) == "10.1.0.2:80" })
+	after := s.Stats()
+	if after.Responses-before.Responses != 1 || after.Parts-before.Parts != 1 || pay.applied() != applied {
+		t.Errorf("%d responses with %d parts, and another proxy got %d", after.Responses-before.Responses, after.Parts-before.Parts, pay.applied()-applied)
+	}
+
+	// Another control plane takes over: nothing is missing meanwhile, and nothing is sent again.
+	stop()
+	find(asks, 7)
+	find(asks, 3000)
+	applied = cart.applied()
+	again := w.server()
+	again.Destinations = true
+	w.serve(again, address)
+	again.Direct(mesh(2000, 2))
+	w.feed(again, "cart-1", own, common)
+	find(asks, 9)
+	if cart.endpoint(7) != "10.1.0.2:80" || cart.endpoint(9) != "10.1.0.2:80" || cart.applied() != applied+1 {
+		t.Errorf("serves %q and %q after %d more configurations", cart.endpoint(7), cart.endpoint(9), cart.applied()-applied)
+	}
+
+	// What is unused is given back.
+	asks.mu.Lock()
+	for to := range asks.kept {
+		asks.kept[to] = time.Now().Add(-unusedTime)
+	}
+	asks.mu.Unlock()
+	asks.Forget(map[netip.AddrPort]bool{destinationAt(9): true})
+	until(t, "what is not used has gone", func() bool { return cart.endpoint(7) == "" })
+	if cart.endpoint(9) == "" || asks.Kept() != 1 {
+		t.Error("what is used has gone, too")
+	}
+	until(t, "the control plane has forgotten it", func() bool {
+		again.directory.mu.Lock()
+		defer again.directory.mu.Unlock()
+		return again.directory.used[destinationAt(7)] == nil && again.directory.used[destinationAt(9)] != nil
+	})
+	cart.stop()
+	until(t, "nothing is left of a proxy that has gone", func() bool {
+		again.directory.mu.Lock()
+		defer again.directory.mu.Unlock()
+		return again.directory.used[destinationAt(9)] == nil
+	})
+}
+
+// TestProxiesThatDoNotAskGetEverything has releases of different ages on both sides.
+func TestProxiesThatDoNotAskGetEverything(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	s.Destinations = true
+	address, _ := w.serve(s, "")
+	s.Direct(mesh(10, 1))
+	own, common := base(t)
+	everything, err := NewCommon(mesh(10, 1)(destinationAt(1)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := w.run(w.sidecar("old-1", address))
+	until(t, "it is connected", func() bool {
+		connected, err := s.Set(model.WorkloadOwner("shop", "old-1"), own, common)
+		return connected && err == nil
+	})
+	until(t, "the control plane has heard of it", func() bool { return len(s.Running(model.WorkloadOwner("shop", "old-1"))) == 1 })
+	if s.Stats().Responses != 0 {
+		t.Error("a proxy that does not ask got a part of it")
+	}
+	w.feed(s, "old-1", own, everything)
+	until(t, "it has everything", func() bool { return old.endpoint(1) != "" })
+
+	older := w.server() // of before there were questions
+	address, _ = w.serve(older, "")
+	young, asks := w.asking("young-1", address)
+	found := make(chan error, 1)
+	go func() { found <- asks.Find(t.Context(), destinationAt(1)) }()
+	w.feed(older, "young-1", own, everything)
+	if err := <-found; err != nil || young.endpoint(1) == "" || asks.Find(t.Context(), destinationAt(2)) != nil {
+		t.Errorf("%v, serves %q", err, young.endpoint(1))
+	}
+}
+
+// TestQuestionsEndWithoutAControlPlane waits as long as it may, and not for more than may be under way.
+func TestQuestionsEndWithoutAControlPlane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &Destinations{}
+		start := time.Now()
+		var all sync.WaitGroup
+		for i := range maxQuestions {
+			all.Go(func() {
+				if err := d.Find(t.Context(), destinationAt(i)); !errors.Is(err, ErrUnanswered) || time.Since(start) != answerTime {
+					t.Errorf("after %s: %v", time.Since(start), err)
+				}
+			})
+		}
+		synctest.Wait()
+		if err := d.Find(t.Context(), destinationAt(1000)); !errors.Is(err, ErrUnanswered) || time.Since(start) != 0 {
+			t.Errorf("one more, after %s: %v", time.Since(start), err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := d.Find(ctx, destinationAt(1)); !errors.Is(err, context.Canceled) {
+			t.Errorf("who leaves: %v", err)
+		}
+		all.Wait()
+		if len(d.questions) != 0 {
+			t.Errorf("%d questions are left", len(d.questions))
+		}
+		// What is not known is remembered, for a while and up to a number.
+		d.connected = true
+		for i := range 2 * maxUnknown {
+			d.applied([]question{{destinationAt(i), false}})
+		}
+		if len(d.unknown) != maxUnknown {
+			t.Errorf("%d are remembered", len(d.unknown))
+		}
+		time.Sleep(unknownTime)
+		d.Forget(nil)
+		if len(d.unknown) != 0 {
+			t.Errorf("%d are remembered for ever", len(d.unknown))
+		}
+	})
+}
+
+// TestAStreamAsksForABoundedNumber has a peer of its own, which asks for more.
+func TestAStreamAsksForABoundedNumber(t *testing.T) {
+	s := &Server{Destinations: true}
+	s.init()
+	s.Direct(mesh(5000, 1))
+	session := s.open(t.Context(), model.WorkloadOwner("shop", "cart-1"), "shop/cart-1", nil, func() {})
+	defer s.close(session)
+	request := func(subscribe, unsubscribe []string) error {
+		return session.OnStreamDeltaRequest(1, &discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: subscribe, ResourceNamesUnsubscribe: unsubscribe})
+	}
+	r := (&receiver{client: &Client{Owner: session.owner, Destinations: &Destinations{}}}).hello()
+	if err := session.OnStreamDeltaRequest(1, r); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	n := 0
+	for ; err == nil; n++ {
+		err = request([]string{destinationName(destinationAt(n))}, nil)
+		session.mu.Lock()
+		session.sub.asked = nil // sent
+		session.mu.Unlock()
+	}
+	if status.Code(err) != codes.ResourceExhausted || n != maxDestinations+1 {
+		t.Errorf("after %d: %v", n, err)
+	}
+	for err = nil; err == nil && n < 10*askBurst; n++ {
+		if err = request(nil, []string{destinationName(destinationAt(0))}); err == nil {
+			err = request([]string{destinationName(destinationAt(0))}, nil)
+		}
+		session.mu.Lock()
+		session.sub.asked = nil
+		session.mu.Unlock()
+	}
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "a second") {
+		t.Errorf("after %d: %v", n, err)
+	}
+	if err := request([]string{"service/n/s:80"}, nil); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("another name: %v", err)
+	}
+}
+
+func FuzzDestinationNames(f *testing.F) {
+	for _, name := range []string{"to/10.96.0.10:80", "to/[fd00::1]:443", "to/[::ffff:10.0.0.1]:80", "to/[fe80::1%eth0]:1", "to/10.0.0.1:0", "to/10.0.0.1:080", "*", "to/"} {
+		f.Add(name)
+	}
+	s := &Server{Destinations: true}
+	s.init()
+	s.Direct(mesh(300, 1))
+	f.Fuzz(func(t *testing.T, name string) {
+		session := s.open(t.Context(), "workload/shop/cart-1", "shop/cart-1", nil, func() {})
+		defer s.close(session)
+		r := (&receiver{client: &Client{Owner: session.owner, Destinations: &Destinations{}}}).hello()
+		if err := session.OnStreamDeltaRequest(1, r); err != nil {
+			t.Fatal(err)
+		}
+		to, wrong := parseDestination(name)
+		if wrong == nil && destinationName(to) != name {
+			t.Fatalf("%q is read as %s", name, to)
+		}
+		for _, r := range []*discovery.DeltaDiscoveryRequest{
+			{TypeUrl: typeURL, ResourceNamesSubscribe: []string{name}}, {TypeUrl: typeURL, ResourceNamesUnsubscribe: []string{name}},
+		} {
+			if err := session.OnStreamDeltaRequest(1, r); (err == nil) != (wrong == nil) {
+				t.Fatalf("%q: %v, read: %v", name, err, wrong)
+			}
+		}
+		if len(session.sub.uses) != 0 || len(session.sub.asked) > 1 || slices.Contains(r.ResourceNamesSubscribe, name) && name != "*" {
+			t.Fatalf("%q is left", name)
+		}
+	})
+}
+
+// BenchmarkFirstConnection is the time until what a connection needs is applied, of a service: a question and its answer.
+func BenchmarkFirstConnection(b *testing.B) {
+	w := newWorld(b)
+	s := w.server()
+	s.Destinations, s.Logger = true, nil
+	address, _ := w.serve(s, "")
+	s.Direct(mesh(1<<16, 1))
+	own, common := base(b)
+	_, asks := w.asking("cart-1", address)
+	w.feed(s, "cart-1", own, common)
+	i := 0
+	for b.Loop() {
+		if err := asks.Find(b.Context(), destinationAt(i)); err != nil {
+			b.Fatal(err)
+		}
+		if i++; i%100 == 0 {
+			b.StopTimer()
+			asks.mu.Lock()
+			for to := range asks.kept {
+				asks.kept[to] = time.Time{}
+			}
+			asks.mu.Unlock()
+			asks.Forget(nil)
+			time.Sleep(time.Second) // the rate of questions
+			b.StartTimer()
+		}
+	}
+}

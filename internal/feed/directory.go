@@ -1,0 +1,338 @@
+package feed
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+const (
+	// destinationPrefix begins the names by which proxies ask for destinations; ADDRESS:PORT follows.
+	destinationPrefix = "to/"
+	// destinationURL is the type of answers, whose version is answerKnown or answerUnknown.
+	destinationURL = "type.googleapis.com/weir.v1.Destination"
+	answerKnown    = "known"
+	answerUnknown  = "unknown"
+	// destinationsKey is the field of the node's metadata in which a connecting proxy lists the destinations that it asks
+	// for. Without the field it gets everything. A control plane that answers by destination names itself destinationsKey
+	// in its responses; others send everything.
+	destinationsKey = "destinations"
+	// maxDestinations bounds the destinations of one stream, those with an answer under way included.
+	maxDestinations = 1024
+	// A stream may ask askBurst questions at once, and askRate a second after that.
+	askBurst, askRate = 2 * maxDestinations, 100
+)
+
+// destinationName is the name by which a proxy asks for an address and port.
+func destinationName(to netip.AddrPort) string { return destinationPrefix + to.String() }
+
+// parseDestination reads such a name. Only the spelling of destinationName is one.
+func parseDestination(name string) (netip.AddrPort, error) {
+	text, ok := strings.CutPrefix(name, destinationPrefix)
+	if !ok || len(text) > 64 {
+		return netip.AddrPort{}, fmt.Errorf("%q is not the name of a destination", printable(name, 64))
+	}
+	to, err := netip.ParseAddrPort(text)
+	if err != nil || to.Port() == 0 || to.Addr().Zone() != "" || to.Addr().Is4In6() || to.String() != text {
+		return netip.AddrPort{}, fmt.Errorf("%q is not an address and port", printable(text, 64))
+	}
+	return to, nil
+}
+
+// directory is what a server knows of destinations: how to find them, and those that proxies use.
+type directory struct {
+	mu   sync.Mutex // also guards contents of the parts
+	find func(to netip.AddrPort) *model.Config
+	used map[netip.AddrPort]*destination
+}
+
+// destination is one that sessions use.
+type destination struct {
+	current atomic.Pointer[snapshot]
+	users   map[*session]struct{} // guarded by directory.mu
+}
+
+// Direct makes find what answers proxies that ask for destinations (Destinations), instead of the one before. It returns
+// what connections to an address and port need, which may not be changed afterwards; nil if nothing is known there. It may
+// be called from any goroutine, one call at a time. What proxies have asked for is made anew; those of which something
+// changed get it.
+func (s *Server) Direct(find func(to netip.AddrPort) *model.Config) {
+	s.init()
+	d := &s.directory
+	d.mu.Lock()
+	first := d.find == nil
+	d.find = find
+	all := make([]netip.AddrPort, 0, len(d.used))
+	for to := range d.used {
+		all = append(all, to)
+	}
+	d.mu.Unlock()
+	slices.SortFunc(all, netip.AddrPort.Compare)
+	for _, to := range all {
+		for _, session := range s.renew(to) {
+			session.wake()
+		}
+	}
+	if first {
+		s.wakeAsking()
+	}
+}
+
+// wakeAsking wakes the sessions that waited for the first directory.
+func (s *Server) wakeAsking() {
+	var all []*session
+	s.mu.Lock()
+	for _, f := range s.feeds {
+		for _, session := range f.sessions {
+			all = append(all, session)
+		}
+	}
+	s.mu.Unlock()
+	for _, session := range all {
+		session.wake()
+	}
+}
+
+// renew makes a destination anew, and returns who uses it if it changed.
+func (s *Server) renew(to netip.AddrPort) (users []*session) {
+	d := &s.directory
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	x := d.used[to]
+	if x == nil {
+		return nil
+	}
+	before := x.current.Load()
+	next, err := d.make(to, before)
+	switch {
+	case err != nil:
+		s.complaints.Log(s.Logger, slog.LevelError, to.String(), "a destination cannot be sent, and proxies keep the previous one", "destination", to.String(), "error", err)
+		return nil
+	case next == nil:
+		next = &snapshot{} // known no more; it may come back
+	}
+	if before.version == next.version {
+		return nil
+	}
+	x.current.Store(next)
+	for session := range x.users {
+		users = append(users, session)
+	}
+	return users
+}
+
+// make returns what is known of a destination, nil if nothing is. d.mu is held.
+func (d *directory) make(to netip.AddrPort, before *snapshot) (*snapshot, error) {
+	if d.find == nil {
+		return nil, nil
+	}
+	c := d.find(to)
+	if c == nil {
+		return nil, nil
+	}
+	return newSnapshot(c, before)
+}
+
+// ready reports whether there is something to find destinations by.
+func (d *directory) ready() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.find != nil
+}
+
+// enter makes a session one that uses a destination; nil if nothing is known there.
+func (d *directory) enter(s *session, to netip.AddrPort) (*destination, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	x := d.used[to]
+	if x != nil && len(x.current.Load().parts) == 0 {
+		return nil, nil
+	}
+	if x == nil {
+		made, err := d.make(to, nil)
+		if made == nil || err != nil {
+			return nil, err
+		}
+		x = &destination{users: map[*session]struct{}{}}
+		x.current.Store(made)
+		if d.used == nil {
+			d.used = map[netip.AddrPort]*destination{}
+		}
+		d.used[to] = x
+	}
+	x.users[s] = struct{}{}
+	return x, nil
+}
+
+// leave ends that.
+func (d *directory) leave(s *session, to netip.AddrPort) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if x := d.used[to]; x != nil {
+		if delete(x.users, s); len(x.users) == 0 {
+			delete(d.used, to)
+		}
+	}
+}
+
+// Asks reports whether all proxies of an owner that are connected ask for destinations: then Set needs nothing that Direct
+// answers. It is false if none is.
+func (s *Server) Asks(owner model.Owner) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.feeds[owner]
+	if f == nil || len(f.sessions) == 0 {
+		return false
+	}
+	for _, session := range f.sessions {
+		if !session.asks.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// subscription is what a session asks for. session.mu guards it.
+type subscription struct {
+	uses    map[netip.AddrPort]*destination
+	asked   []question // not answered yet
+	tokens  float64
+	settled time.Time // of tokens
+}
+
+// question is one whose answer is known, but not sent.
+type question struct {
+	to    netip.AddrPort
+	known bool
+}
+
+// destinationsOf reads what a connecting proxy asks for, if it does.
+func destinationsOf(r *discovery.DeltaDiscoveryRequest) (names []string, asks bool) {
+	field, asks := r.GetNode().GetMetadata().GetFields()[destinationsKey]
+	for _, v := range field.GetListValue().GetValues() {
+		names = append(names, v.GetStringValue())
+	}
+	return names, asks
+}
+
+// take answers questions, and ends the use of what is not needed any more.
+func (s *session) take(subscribe, unsubscribe []string) error {
+	for _, name := range unsubscribe {
+		to, err := parseDestination(name)
+		if err != nil {
+			return status.Error(codes.InvalidArgument, err.Error())
+		}
+		s.mu.Lock()
+		_, used := s.sub.uses[to]
+		delete(s.sub.uses, to)
+		s.mu.Unlock()
+		if used {
+			s.server.directory.leave(s, to)
+		}
+	}
+	for _, name := range subscribe {
+		to, err := parseDestination(name)
+		if err != nil {
+			return status.Error(codes.InvalidArgument, err.Error())
+		}
+		if err := s.ask(to, time.Now()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) ask(to netip.AddrPort, now time.Time) error {
+	s.mu.Lock()
+	b := &s.sub
+	_, used := b.uses[to]
+	b.tokens = min(askBurst, b.tokens+now.Sub(b.settled).Seconds()*askRate)
+	b.settled = now
+	b.tokens--
+	busy, many := b.tokens < 0, len(b.uses)+len(b.asked) >= maxDestinations
+	s.mu.Unlock()
+	switch {
+	case many:
+		return status.Errorf(codes.ResourceExhausted, "a stream has at most %d destinations", maxDestinations)
+	case busy:
+		return status.Errorf(codes.ResourceExhausted, "a stream may ask for %d destinations a second", askRate)
+	}
+	x, err := s.server.directory.enter(s, to)
+	if err != nil { // no answer: that is not "unknown"
+		s.server.complain(s.owner, s.proxy, "a destination cannot be sent", "destination", to.String(), "error", err)
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x != nil {
+		b.uses[to] = x
+	} else if used {
+		delete(b.uses, to)
+		s.server.directory.leave(s, to)
+	}
+	b.asked = append(b.asked, question{to, x != nil})
+	return nil
+}
+
+// leaveAll ends the use of all destinations.
+func (s *session) leaveAll() {
+	s.mu.Lock()
+	uses := s.sub.uses
+	s.sub.uses, s.sub.asked = nil, nil
+	s.mu.Unlock()
+	for to := range uses {
+		s.server.directory.leave(s, to)
+	}
+}
+
+// newest is what the proxy is to have: the owner's configuration, and what the proxy asked for; nil if it has to wait. s.mu is
+// held.
+func (s *session) newest() *snapshot {
+	current := s.feed.current.Load()
+	switch {
+	case current == nil:
+		return nil
+	case !s.asks.Load():
+		if current.partial {
+			return nil
+		}
+		return current
+	case !s.server.directory.ready():
+		return nil
+	case len(s.sub.uses) == 0:
+		return current
+	}
+	all := slices.Clone(current.parts)
+	for _, x := range s.sub.uses {
+		all = append(all, x.current.Load().parts...)
+	}
+	// Of parts of one name the owner's own counts, else the older version by its hash: which one does not matter, as the
+	// others follow at once, but it has to be one.
+	slices.SortStableFunc(all[len(current.parts):], func(a, b *part) int { return strings.Compare(a.version, b.version) })
+	slices.SortStableFunc(all, func(a, b *part) int { return strings.Compare(a.name, b.name) })
+	all = slices.CompactFunc(all, func(a, b *part) bool { return a.name == b.name })
+	return &snapshot{version: versionOf(all, func(p *part) (string, string) { return p.name, p.version }), parts: all}
+}
+
+// answers appends the answers to a response that ends a step.
+func answers(r *discovery.DeltaDiscoveryResponse, all []question) {
+	for _, q := range all {
+		version := answerUnknown
+		if q.known {
+			version = answerKnown
+		}
+		r.Resources = append(r.Resources, &discovery.Resource{Name: destinationName(q.to), Version: version, Resource: &anypb.Any{TypeUrl: destinationURL}})
+	}
+}
