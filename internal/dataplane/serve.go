@@ -49,6 +49,8 @@ type Options struct {
 	// Listen and Original, if set, are those of proxy.Options.
 	Listen   socket.Opener
 	Original func(net.Conn) (netip.AddrPort, error)
+	// Unknown, if set, is that of proxy.Options.
+	Unknown func(ctx context.Context, to netip.AddrPort) error
 }
 
 // unhurried is how long an endpoint may take to answer where the application itself decides what is too long.
@@ -90,7 +92,7 @@ func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *t
 	if err != nil {
 		return nil, nil, err
 	}
-	options := proxy.Options{Mirror: mirror, DrainTimeout: o.drain, Identities: o.Identities, Original: o.Original}
+	options := proxy.Options{Mirror: mirror, DrainTimeout: o.drain, Identities: o.Identities, Original: o.Original, Unknown: o.Unknown}
 	options.Logger, options.At = log, o.At
 	if options.Pod = o.Pod; len(o.Pod) > 0 {
 		options.Beside, options.ResponseTimeout = true, unhurried

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weirmesh/weir/internal/dataplane"
+	"github.com/weirmesh/weir/internal/feed"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/identity/spiffe"
 	"github.com/weirmesh/weir/internal/identity/workload"
@@ -141,6 +142,8 @@ func (o *Sidecar) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		return nil
 	}
 	o.serve.At, o.serve.Pod, o.serve.Listen, o.serve.Original = o.pod, o.addresses, o.open, o.meant
+	destinations := &feed.Destinations{}
+	o.serve.Unknown = o.unknown(destinations)
 	o.serve.Identities = func(name string) *spiffe.Identity {
 		if name == model.WorkloadIdentity {
 			return identity()
@@ -157,7 +160,7 @@ func (o *Sidecar) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		}
 		return ""
 	}
-	err = o.run(ctx, plane, source, log)
+	err = o.run(ctx, plane, source, destinations, log)
 	if e := closeLog(); err == nil {
 		err = e
 	}
@@ -168,7 +171,7 @@ func (o *Sidecar) Run(ctx context.Context, stdout, stderr io.Writer) error {
 }
 
 // run serves with all that is to be open at the beginning.
-func (o *Sidecar) run(ctx context.Context, plane *dataplane.Plane, source *workload.Source, log *slog.Logger) error {
+func (o *Sidecar) run(ctx context.Context, plane *dataplane.Plane, source *workload.Source, destinations *feed.Destinations, log *slog.Logger) error {
 	probes, err := o.listenProbes(log)
 	if err != nil {
 		return err
@@ -178,7 +181,7 @@ func (o *Sidecar) run(ctx context.Context, plane *dataplane.Plane, source *workl
 		plane.Guard.Protect(probes.at)
 	}
 	client := o.link.client(model.WorkloadOwner(o.pod.Namespace, o.pod.Name), plane, log)
-	source.Sign = client.Sign
+	source.Sign, client.Destinations = client.Sign, destinations
 	applied := &applied{plane: plane, none: "the pod has no port that can be served"}
 	return plane.Run(ctx, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
@@ -186,6 +189,7 @@ func (o *Sidecar) run(ctx context.Context, plane *dataplane.Plane, source *workl
 		group.Go(func() error {
 			return client.Run(ctx, func(c *model.Config) error { return applied.apply(o.strict(c)) })
 		})
+		group.Go(func() error { return forget(ctx, destinations, plane.Server.Used) })
 		if probes != nil {
 			group.Go(func() error { return probes.run(ctx) })
 		}

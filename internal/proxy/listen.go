@@ -229,11 +229,22 @@ func (b *bind) start(nc net.Conn) {
 		}
 	}
 	snap, port := b.serving(to)
+	if limit := int64(s.opt.MaxConnections); b.asks(port) && (limit <= 0 || n <= limit) {
+		b.find(nc, shard, to, n)
+		return
+	}
+	b.admit(nc, shard, to, n, snap, port)
+}
+
+// admit serves a new connection, the nth that is open, to a port of a snapshot, or refuses it.
+func (b *bind) admit(nc net.Conn, shard uint32, to netip.AddrPort, n int64, snap *snapshot, port *routing.Port) {
+	s := b.srv
 	if port == nil {
 		s.connections.Add(-1)
 		b.lost(nc, shard, errNobodyMeant)
 		return
 	}
+	snap.use(port)
 	kind := snap.kindOf(port)
 	f := snap.Listeners[port.Listeners[0].ID].Front // all listeners of a port agree about the PROXY protocol
 	if !b.mayKnock(f, nc, shard) {

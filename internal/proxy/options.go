@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"time"
@@ -64,6 +65,11 @@ type Options struct {
 	// Original returns the address that the client of a redirected connection meant; the connection is reset if it fails.
 	// nil means Original.
 	Original func(net.Conn) (netip.AddrPort, error)
+	// Unknown, if set, is asked before a connection of the redirect outbound is served by a listener that is not for the very
+	// address and port that the client meant. It returns when the configuration has one, or has to have none; if it fails, the
+	// connection is reset. It is called in the connection's own goroutine. It has to return soon after ctx, which ends with
+	// the server.
+	Unknown func(ctx context.Context, to netip.AddrPort) error
 	// Pod are the addresses of the pod whose sidecar the server is, if it is one. Connections to endpoints there for which an
 	// identity vouches come to the listeners of the redirect inbound, as those of other pods do.
 	Pod []netip.Addr

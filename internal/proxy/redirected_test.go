@@ -59,7 +59,7 @@ func redirected(t *testing.T, cfg *model.Config, edit ...func(*Options)) (s *tes
 	t.Helper()
 	s = serve(t, cfg, slices.Concat([]func(*Options){func(o *Options) {
 		o.Listen = func(network, address string) (socket.Bound, error) {
-			if address != "redirect/inbound" {
+			if address != "redirect/inbound" && address != "redirect/outbound" {
 				return socket.Bound{}, fmt.Errorf("the socket %q is opened", address)
 			}
 			return socket.Open(network, "0.0.0.0:0")

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 
 	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/model"
@@ -27,6 +28,9 @@ type snapshot struct {
 	certificates map[string]*certificate
 	// kinds are the kinds of the listeners' ports.
 	kinds []*portKind
+	// uses note, by the listeners' IDs, that connections came; nil without Options.Unknown, and elements of others than
+	// single destinations are nil.
+	uses []*atomic.Bool
 }
 
 // compile prepares a configuration. It changes nothing that the current configuration uses. It leaves out what cannot
@@ -47,6 +51,9 @@ func (s *Server) compile(cfg *model.Config, prev *snapshot) *snapshot {
 				snap.kinds[l.ID] = kindFor(p)
 			}
 		}
+	}
+	if s.opt.Unknown != nil {
+		snap.markUses(prev)
 	}
 	snap.left = model.SortOmissions(snap.left)
 	return snap
