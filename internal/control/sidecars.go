@@ -2,6 +2,7 @@ package control
 
 import (
 	"cmp"
+	"net/netip"
 	"sync"
 
 	"github.com/weirmesh/weir/internal/dialect/sidecar"
@@ -18,17 +19,20 @@ type Sidecars struct {
 	options Options
 	configs []model.Config // of the dialects
 
-	once     sync.Once
-	supply   *model.Supply
-	index    *sidecar.Index
+	once   sync.Once
+	supply *model.Supply
+	index  *sidecar.Index
+
+	every    sync.Once
 	outbound *model.Config
 	left     []model.Omission
 }
 
-// Outbound returns what every sidecar has for what its pod calls, and what of it cannot be served. Its listeners are
+// Outbound returns what every sidecar has for what its pod calls that does not ask for its destinations (To), and what of it cannot be served. Its listeners are
 // nobody's.
 func (s *Sidecars) Outbound() (*model.Config, []model.Omission) {
 	s.once.Do(s.prepare)
+	s.every.Do(func() { s.outbound, s.left = s.complete("", s.index.Outbound()) })
 	return s.outbound, s.left
 }
 
@@ -44,11 +48,29 @@ func (s *Sidecars) Inbound(namespace, pod string) (*model.Config, []model.Omissi
 	return s.complete(model.WorkloadOwner(namespace, pod), own)
 }
 
+// Base returns what the sidecars have, beside Inbound, that ask for their destinations (To).
+func (s *Sidecars) Base() *model.Config {
+	s.once.Do(s.prepare)
+	base := sidecar.Base()
+	return &base
+}
+
+// To returns what connections from a pod to an address and port need, beside Base; nil if nothing is known there. It has no
+// keys.
+func (s *Sidecars) To(to netip.AddrPort) *model.Config {
+	s.once.Do(s.prepare)
+	own := s.index.To(to)
+	if len(own.Listeners) == 0 {
+		return nil
+	}
+	config, _ := s.complete("", own)
+	return config
+}
+
 // prepare makes what all have in common.
 func (s *Sidecars) prepare() {
 	s.index = sidecar.NewIndex(s.set, cmp.Or(s.options.TrustDomain, spiffe.DefaultTrustDomain))
 	s.supply = model.NewSupply(append(s.configs[:len(s.configs):len(s.configs)], s.index.Shared())...)
-	s.outbound, s.left = s.complete("", s.index.Outbound())
 }
 
 func (s *Sidecars) complete(owner model.Owner, own model.Config) (*model.Config, []model.Omission) {

@@ -21,9 +21,10 @@ type sidecars struct {
 	woken chan struct{}
 	wrong loglimit.Limiter
 
-	// common is what the sidecars have in common, of the state that of is; only run uses it.
-	common *feed.Common
-	of     *control.Sidecars
+	// base is what sidecars that ask for destinations have in common, and everything what others have; of and everythingOf are
+	// the states they are of. Only run uses them.
+	base, everything *feed.Common
+	of, everythingOf *control.Sidecars
 
 	mu sync.Mutex
 	// newest makes configurations; nil before the first report.
@@ -31,6 +32,7 @@ type sidecars struct {
 	// known are the pods that are connected, and whether their configurations are due. Those that came since the last change
 	// are in fresh, others in stale.
 	known        map[model.Owner]bool
+	whole        map[model.Owner]bool // those that were given everything
 	fresh, stale []model.Owner
 	turn         bool
 }
@@ -48,7 +50,8 @@ func newSidecars(c *controlPlane) *sidecars {
 	if !c.mesh.on {
 		return nil
 	}
-	return &sidecars{feeds: c.feeds, log: c.log, woken: make(chan struct{}, 1), known: map[model.Owner]bool{}}
+	c.feeds.Destinations = true
+	return &sidecars{feeds: c.feeds, log: c.log, woken: make(chan struct{}, 1), known: map[model.Owner]bool{}, whole: map[model.Owner]bool{}}
 }
 
 // know is called with what makes configurations, after each change.
@@ -70,14 +73,15 @@ func (s *sidecars) know(newest *control.Sidecars) {
 
 // changed is called when a proxy of a pod may have come or gone.
 func (s *sidecars) changed(owner model.Owner) {
-	connected, has := len(s.feeds.Running(owner)) > 0, s.feeds.Version(owner) != ""
+	connected, has, whole := len(s.feeds.Running(owner)) > 0, s.feeds.Version(owner) != "", !s.feeds.Asks(owner)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.known[owner]:
 	case !connected:
 		delete(s.known, owner)
-	case !has:
+		delete(s.whole, owner)
+	case !has || whole && !s.whole[owner]:
 		s.known[owner] = true
 		s.fresh = append(s.fresh, owner)
 		s.wake()
@@ -116,24 +120,56 @@ func (s *sidecars) step() bool {
 		s.forget(owner, len(s.feeds.Running(owner)) > 0) // a pod that is not known yet, or not any more, keeps what it has
 		return true
 	}
-	connected, err := s.feeds.Set(owner, own, s.common)
+	common, whole := s.base, !s.feeds.Asks(owner)
+	if whole {
+		common = s.all(newest)
+	}
+	s.note(owner, whole)
+	connected, err := s.feeds.Set(owner, own, common)
 	s.forget(owner, connected)
 	s.tell(left, err, "workload", owner.Namespace()+"/"+owner.Name())
 	return true
 }
 
-// prepare makes what the sidecars of a state have in common, unless it did so before.
+// prepare has questions answered by a state, unless they are. Until it is read, they are answered by the one before.
 func (s *sidecars) prepare(newest *control.Sidecars) {
 	if s.of == newest {
 		return
 	}
-	outbound, left := newest.Outbound()
-	common, err := feed.NewCommon(outbound, s.common)
+	base, err := feed.NewCommon(newest.Base(), s.base)
 	if err == nil {
-		s.common = common
+		base.Partial = true
+		s.base = base
 	}
+	s.feeds.Direct(newest.To)
 	s.of = newest
+	s.tell(nil, err, "workload", "all")
+}
+
+// all makes what the sidecars of a state have in common that do not ask, unless it did so before.
+func (s *sidecars) all(newest *control.Sidecars) *feed.Common {
+	if s.everythingOf == newest {
+		return s.everything
+	}
+	outbound, left := newest.Outbound()
+	everything, err := feed.NewCommon(outbound, s.everything)
+	if err == nil {
+		s.everything = everything
+	}
+	s.everythingOf = newest
 	s.tell(left, err, "workload", "all")
+	return s.everything
+}
+
+// note notes whether an owner is given everything.
+func (s *sidecars) note(owner model.Owner, whole bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if whole {
+		s.whole[owner] = true
+	} else {
+		delete(s.whole, owner)
+	}
 }
 
 // tell logs what of a configuration is not sent.
@@ -173,6 +209,7 @@ func (s *sidecars) forget(owner model.Owner, connected bool) {
 	defer s.mu.Unlock()
 	if !connected && !s.known[owner] {
 		delete(s.known, owner)
+		delete(s.whole, owner)
 	}
 }
 

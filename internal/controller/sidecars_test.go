@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -110,12 +111,14 @@ type sidecarClient struct {
 	stop    func()
 }
 
-func (f *fleet) connect(pod string) *sidecarClient {
+func (f *fleet) connect(pod string) *sidecarClient { return f.connectAsking(pod, nil) }
+
+func (f *fleet) connectAsking(pod string, asks *feed.Destinations) *sidecarClient {
 	f.Helper()
 	namespace, name, _ := strings.Cut(pod, "/")
 	token := filepath.Join(f.TempDir(), "token")
 	f.file(token, pod)
-	client := &feed.Client{Address: f.address, CAFile: f.ca, TokenFile: token, Owner: model.WorkloadOwner(namespace, name)}
+	client := &feed.Client{Address: f.address, CAFile: f.ca, TokenFile: token, Owner: model.WorkloadOwner(namespace, name), Destinations: asks}
 	s := &sidecarClient{}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -210,7 +213,7 @@ func TestSidecarsAreFedWhileTheyAreConnected(t *testing.T) {
 // TestChangesDoNotWaitForSidecars has a change come while those of many are due: it is taken at once, each is made once
 // more, and who is new has its own before the others are through.
 func TestChangesDoNotWaitForSidecars(t *testing.T) {
-	s := &sidecars{feeds: &feed.Server{}, woken: make(chan struct{}, 1), known: map[model.Owner]bool{}}
+	s := &sidecars{feeds: &feed.Server{}, woken: make(chan struct{}, 1), known: map[model.Owner]bool{}, whole: map[model.Owner]bool{}}
 	owner := func(i int) model.Owner { return model.WorkloadOwner("shop", fmt.Sprint("pod-", i)) }
 	for i := range 2000 {
 		s.known[owner(i)] = false
@@ -268,5 +271,69 @@ func TestTapsAreForProxiesOfGatewaysAlone(t *testing.T) {
 	c := meshed(t, "--traffic-metrics")
 	if err := c.feeds.Taps(nil, model.WorkloadOwner("shop", "cart-1"), "shop/cart-1"); !errors.Is(err, errNotTapped) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestSidecarsThatAskGetWhatTheyAskFor has one that asks beside one that does not, and Services that neither of them uses.
+func TestSidecarsThatAskGetWhatTheyAskFor(t *testing.T) {
+	f := newFleet(t)
+	state := func(port int) *control.Sidecars {
+		text := ""
+		for i := range 20 {
+			text += fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {namespace: shop, name: s%d}\nspec: {clusterIP: 10.96.0.%d, ports: [{port: 80, name: http}]}\n---\n", i, i+1)
+			text += fmt.Sprintf("apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {namespace: shop, name: s%d-1, labels: {kubernetes.io/service-name: s%d}}\naddressType: IPv4\nports: [{port: %d, name: http}]\nendpoints: [{addresses: [10.0.9.%d]}]\n---\n", i, i, port, i+1)
+		}
+		for _, pod := range []string{"cart-1", "old-1"} {
+			text += fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {namespace: shop, name: %s}\nspec: {containers: [{name: c, ports: [{containerPort: 8080}]}]}\nstatus: {podIP: 10.0.0.%d}\n---\n", pod, len(pod))
+		}
+		set, err := resource.Load(dialect.Kinds(), []string{"-"}, strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := f.plane.translation().Translate(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Sidecars
+	}
+	asks := &feed.Destinations{}
+	cart, old := f.connectAsking("shop/cart-1", asks), f.connect("shop/old-1")
+	f.know(state(8080))
+	to := netip.MustParseAddrPort("10.96.0.7:80")
+	if err := asks.Find(t.Context(), to); err != nil {
+		t.Fatal(err)
+	}
+	f.has(cart, 8080)
+	f.has(old, 8080)
+	outbound := func(s *sidecarClient) (n int, endpoint string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		c := s.configs[len(s.configs)-1]
+		for _, l := range c.Listeners {
+			if l.Redirect == model.RedirectOutbound && l.Address != "" {
+				n++
+			}
+		}
+		for _, x := range c.Services {
+			if x.Name == "shop/s6:80" && len(x.Endpoints) > 0 {
+				endpoint = x.Endpoints[0].Address
+			}
+		}
+		return n, endpoint
+	}
+	if n, endpoint := outbound(cart); n != 1 || endpoint != "10.0.9.7:8080" {
+		t.Errorf("who asks has %d destinations, at %q", n, endpoint)
+	}
+	if n, endpoint := outbound(old); n != 20 || endpoint != "10.0.9.7:8080" {
+		t.Errorf("who does not has %d destinations, at %q", n, endpoint)
+	}
+	f.know(state(9090))
+	f.until("both have the change", func() bool {
+		_, one := outbound(cart)
+		_, other := outbound(old)
+		return one == "10.0.9.7:9090" && other == one
+	})
+	if n, _ := outbound(cart); n != 1 {
+		t.Errorf("who asks has %d destinations", n)
 	}
 }

@@ -187,17 +187,17 @@ func (d *directory) leave(s *session, to netip.AddrPort) {
 	}
 }
 
-// Asks reports whether all proxies of an owner that are connected ask for destinations: then Set needs nothing that Direct
-// answers. It is false if none is.
+// Asks reports whether no proxy of an owner that is connected has to have everything: then Set needs nothing that Direct
+// answers.
 func (s *Server) Asks(owner model.Owner) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.feeds[owner]
-	if f == nil || len(f.sessions) == 0 {
-		return false
+	if f == nil {
+		return true
 	}
 	for _, session := range f.sessions {
-		if !session.asks.Load() {
+		if session.eager.Load() {
 			return false
 		}
 	}

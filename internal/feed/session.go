@@ -56,6 +56,8 @@ type session struct {
 
 	asks atomic.Bool // it asks for destinations (Server.Destinations), and gets no others
 	sub  subscription
+	// eager says that its first request did not ask for destinations.
+	eager atomic.Bool
 }
 
 // wake sends what is new, if the proxy waits for it.
@@ -178,6 +180,8 @@ func (s *session) OnStreamDeltaRequest(_ int64, r *discovery.DeltaDiscoveryReque
 		s.mu.Unlock()
 		s.asks.Store(true)
 		subscribe, unsubscribe = names, nil
+	} else if first {
+		s.eager.Store(true)
 	}
 	if s.asks.Load() {
 		if err := s.take(subscribe, unsubscribe); err != nil {

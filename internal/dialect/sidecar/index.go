@@ -244,6 +244,40 @@ func (x *Index) Outbound() model.Config {
 	return t.cfg
 }
 
+// unknownService is the model's name of the service for addresses of which nothing is known, beside what To returns.
+const unknownService = "cluster/unknown:0"
+
+// Base returns the listener of every sidecar that asks for its destinations (To): what is not known passes as it is.
+func Base() model.Config {
+	t := &translator{}
+	ref := model.Ref{Kind: model.KindPod, Name: "anywhere"}
+	t.cfg.Services = []model.Service{{Name: unknownService, Protocol: model.HTTP, Meant: true, Ref: ref}}
+	t.lead(destination{service: unknownService, protocol: model.TCP, ref: ref})
+	t.cfg.Sort()
+	return t.cfg
+}
+
+// To returns the listener for what connects to an address and port, with its route and, if it is a pod's port of which
+// nothing more is known, its service; what Shared has and what these refer to is needed beside them. It is empty if nothing is
+// known at the address: then connections are none of the mesh's.
+func (x *Index) To(to netip.AddrPort) model.Config {
+	t := &translator{set: x.set}
+	if i, ok := slices.BinarySearchFunc(x.outbound, to, func(d destination, to netip.AddrPort) int { return d.to.Compare(to) }); ok {
+		t.lead(x.outbound[i])
+		return t.cfg
+	}
+	a := to.Addr()
+	p := x.at[a]
+	if p == nil || !p.Sidecar {
+		return model.Config{}
+	}
+	// All its ports of which nothing more is known have one listener, and connections to them the pod's identity.
+	ref, name := model.Ref{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name}, pathService(p, a, 0)
+	t.cfg.Services = []model.Service{{Name: name, Protocol: model.HTTP, Meant: true, Ref: ref, TLS: tlsOf(p.Name+"."+p.Namespace+".pod", []model.PodIdentity{x.identity(a, p)})}}
+	t.lead(destination{to: netip.AddrPortFrom(a, 0), service: name, protocol: model.TCP, ref: ref})
+	return t.cfg
+}
+
 // lead makes a listener for connections to a destination; the zero value of its address is every other one.
 func (t *translator) lead(d destination) {
 	at := "other"
