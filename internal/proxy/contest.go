@@ -38,7 +38,7 @@ const (
 	// contestRequests: the client sends requests, or is gone. Nobody needs the endpoint.
 	contestRequests
 	// contestAlone: the endpoint is not there for this client, who may still send requests; or it serves HTTP/2, and what it
-	// said was not meant for him.
+	// said is for no client that is silent.
 	contestAlone
 )
 
@@ -48,6 +48,7 @@ func (c *conn) contend() bool {
 	t.relay.contest = t
 	t.relay.Await()
 	t.relay.moved.Store(clock.Instant(time.Now()))
+	c.bind.relays.add(t.relay)
 	c.contest = t
 	c.bind.wg.Go(t.hearEndpoint)
 	return c.hearClient(t)
@@ -58,7 +59,7 @@ func (c *conn) hearClient(t *contest) bool {
 	never := time.Now().Add(forEver)
 	until := never // the endpoint's goroutine watches over the stream timeout
 	for {
-		c.forgetDeadline()
+		c.readBy = socket.LongAgo // the endpoint's goroutine may have set the deadline
 		c.readUntil(until, 0)
 		switch is := t.outcome(); {
 		case is == contestRelay:
@@ -135,7 +136,7 @@ func (t *contest) withdraw() bool {
 		t.discard()
 	}
 	t.c.contest = nil
-	t.c.forgetDeadline()
+	t.c.readBy = socket.LongAgo
 	return true
 }
 
@@ -191,7 +192,7 @@ func (t *contest) leave() {
 }
 
 // kept makes a relay of the connection, with the bytes that the client has sent, and serves it to its end. It returns false
-// if that needs a new one: the endpoint was not there for a silent client, and he speaks now.
+// if that needs a new one: the endpoint was not there for the silent client, which speaks now.
 func (t *contest) kept(early []byte) bool {
 	r := t.relay
 	is := t.decide(contestRelay, false)

@@ -7,7 +7,6 @@ import (
 	"github.com/weirmesh/weir/internal/clienthello"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/model"
-	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
@@ -84,8 +83,8 @@ func (c *conn) mayAwait() bool {
 	return snap.MayAwait(&c.peer, port)
 }
 
-// awaitFirst waits for the first bytes of a client, of whom it is not known what he speaks and whether he speaks first. It
-// returns true if bytes have come that may be requests.
+// awaitFirst waits for the first bytes of a client that may be silent until its endpoint speaks. It returns true if bytes
+// have come that may be requests.
 func (c *conn) awaitFirst() bool {
 	c.become(stateIdle)
 	if c.mustEnd() {
@@ -164,6 +163,7 @@ func (c *conn) relayOn() {
 		return
 	}
 	r := c.newRelay()
+	c.bind.relays.add(r)
 	defer r.unlist()
 	r.early = early
 	r.serve()
@@ -171,7 +171,7 @@ func (c *conn) relayOn() {
 	r.Finish()
 }
 
-// newRelay is a relay of the connection, on the list of the bind's.
+// newRelay is a relay of the connection, which is not on the list of the bind's yet.
 func (c *conn) newRelay() *relay {
 	r := &relay{srv: c.srv, bind: c.bind, sock: c.sock, nc: c.nc, shard: c.shard, to: c.to, limit: c.srv.opt.StreamTimeout}
 	r.Begin(c.srv.pipe, c.sock, c.shard)
@@ -183,9 +183,5 @@ func (c *conn) newRelay() *relay {
 		c.tls.sock.relayed = true
 		r.copies, r.Peer.TLS = true, &c.tls.peer
 	}
-	c.bind.relays.add(r)
 	return r
 }
-
-// forgetDeadline has the next deadline for reads set, whatever was set by others.
-func (c *conn) forgetDeadline() { c.readBy = socket.LongAgo }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirmesh/weir/internal/identity/spiffe"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -358,15 +359,23 @@ func TestAnEndpointThatIsNotThereForASilentClient(t *testing.T) {
 	var came atomic.Int32
 	address := rawBackend(t, func(c net.Conn) {
 		if came.Add(1) <= 3 {
+			time.Sleep(10 * quietTime)    // a reset of a connection that is not yet made would be another failure
 			c.(*net.TCPConn).SetLinger(0) // as another sidecar that lets no connection in
 			return
 		}
 		io.Copy(c, c)
 	})
-	s := serve(t, detecting(t, address), func(o *Options) { o.HeaderTimeout = time.Second })
+	s := serve(t, detecting(t, address), func(o *Options) { o.HeaderTimeout = 3 * time.Second })
 	k, other, silent := newTalk(t, s.addr()), dial(t, s.addr()), dial(t, s.addr())
-	until(t, "the endpoint is not connected", func() bool { return came.Load() == 3 })
-	time.Sleep(quietTime)
+	until(t, "the endpoint does not leave", func() bool {
+		left := 0
+		for _, r := range s.binds[0].relays.list() {
+			if r.contest.outcome() == contestAlone {
+				left++
+			}
+		}
+		return left == 3
+	})
 	k.send(getAndStay)
 	getsHello(t, k)
 	io.WriteString(other, "\x00")
@@ -397,6 +406,51 @@ func TestASilentClientHasAPlaceAmongRelays(t *testing.T) {
 		defer c.Close()
 		return passes(c)
 	})
+}
+
+// TestASilentConnectionGivesWayToOthers as one without a request does.
+func TestASilentConnectionGivesWayToOthers(t *testing.T) {
+	var quiet listener
+	s := serve(t, detecting(t, quiet.start(t)), func(o *Options) { o.MaxConnections = 1 })
+	c := dial(t, s.addr())
+	until(t, "the endpoint is not connected", func() bool { return quiet.came.Load() == 1 })
+	until(t, "there is no place", func() bool {
+		k := dial(t, s.addr())
+		defer k.Close()
+		io.WriteString(k, getAndStay)
+		answer := make([]byte, 12)
+		io.ReadFull(k, answer)
+		return string(answer) == "HTTP/1.1 200"
+	})
+	if _, err := c.Read(make([]byte, 1)); err == nil {
+		t.Error("the connection is open")
+	}
+	until(t, "the endpoint is connected", func() bool { return quiet.left.Load() == 1 })
+}
+
+// TestAPanicWhileAnEndpointIsConnectedEndsThatAlone leaves the client to send requests.
+func TestAPanicWhileAnEndpointIsConnectedEndsThatAlone(t *testing.T) {
+	var came atomic.Int32
+	cfg := detecting(t, echo(t, ""))
+	cfg.Services[1].TLS = &model.ServiceTLS{Hostname: "cart.shop", CAs: workload, SubjectAltNames: []string{cartID}}
+	cfg.Routes[1].ClientCertificate = workload
+	s := serve(t, cfg, func(o *Options) {
+		o.Identities = func(string) *spiffe.Identity {
+			came.Add(1)
+			panic("broken")
+		}
+	})
+	k := newTalk(t, s.addr())
+	until(t, "the endpoint is not connected", func() bool { return came.Load() > 0 })
+	time.Sleep(quietTime)
+	k.send(getAndStay)
+	getsHello(t, k)
+	if got := say(t, s.addr(), "\x00"); !strings.Contains(got, "reset") {
+		t.Errorf("bytes get %q", got)
+	}
+	if n := s.failures(telemetry.Internal); n == 0 {
+		t.Error("the panic is not counted")
+	}
 }
 
 // TestDrainingEndsSilentConnections that nobody would miss.
