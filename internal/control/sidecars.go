@@ -10,31 +10,49 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// Sidecars makes the configurations of the sidecars of a set's pods, each when it is asked for, so that those of sidecars
-// that are not there cost nothing. It may be used from any goroutine. The loop makes one for each set.
+// Sidecars makes the configurations of the sidecars of a set's pods: what they have in common once, and what is a pod's own
+// when it is asked for, so that sidecars that are not there cost nothing. It may be used from any goroutine. The loop makes
+// one for each set.
 type Sidecars struct {
 	set     *resource.Set
 	options Options
 	configs []model.Config // of the dialects
 
-	once   sync.Once
-	supply *model.Supply
-	index  *sidecar.Index
+	once     sync.Once
+	supply   *model.Supply
+	index    *sidecar.Index
+	outbound *model.Config
+	left     []model.Omission
 }
 
-// Of returns the configuration of a pod's sidecar, and what of it cannot be served; nil if the set has no such pod. It
-// has the pod's own listeners, what these lead to, and the policies about the pod; of other pods and of Gateways nothing,
-// and no keys.
-func (s *Sidecars) Of(namespace, pod string) (*model.Config, []model.Omission) {
-	s.once.Do(func() {
-		s.index = sidecar.NewIndex(s.set, cmp.Or(s.options.TrustDomain, spiffe.DefaultTrustDomain))
-		s.supply = model.NewSupply(append(s.configs[:len(s.configs):len(s.configs)], s.index.Shared())...)
-	})
+// Outbound returns what every sidecar has for what its pod calls, and what of it cannot be served. Its listeners are
+// nobody's.
+func (s *Sidecars) Outbound() (*model.Config, []model.Omission) {
+	s.once.Do(s.prepare)
+	return s.outbound, s.left
+}
+
+// Inbound returns what a pod's sidecar has beside Outbound, and what of it cannot be served; nil if the set has no such
+// pod. It has the pod's own listeners, what these lead to, and the policies about the pod; of other pods and of Gateways
+// nothing, and no keys.
+func (s *Sidecars) Inbound(namespace, pod string) (*model.Config, []model.Omission) {
+	s.once.Do(s.prepare)
 	own, _ := s.index.Sidecar(namespace, pod)
 	if len(own.Listeners) == 0 {
 		return nil, nil
 	}
-	config := s.supply.For(model.WorkloadOwner(namespace, pod), own)
+	return s.complete(model.WorkloadOwner(namespace, pod), own)
+}
+
+// prepare makes what all have in common.
+func (s *Sidecars) prepare() {
+	s.index = sidecar.NewIndex(s.set, cmp.Or(s.options.TrustDomain, spiffe.DefaultTrustDomain))
+	s.supply = model.NewSupply(append(s.configs[:len(s.configs):len(s.configs)], s.index.Shared())...)
+	s.outbound, s.left = s.complete("", s.index.Outbound())
+}
+
+func (s *Sidecars) complete(owner model.Owner, own model.Config) (*model.Config, []model.Omission) {
+	config := s.supply.For(owner, own)
 	if s.options.PathPolicy == model.PathStrict {
 		config.DefaultPathPolicy(s.options.PathPolicy)
 	}

@@ -111,7 +111,7 @@ func TestASidecarGetsWhatIsItsPodsAlone(t *testing.T) {
 		"blog/cart-1": {false, 0, []string{"shop", "secret-client", "10.0.0.7", "10.0.0.8"}},
 	} {
 		namespace, name, _ := strings.Cut(pod, "/")
-		c, left := of.Of(namespace, name)
+		c, left := of.Inbound(namespace, name)
 		if c == nil || len(left) != 0 {
 			t.Fatalf("%s: %v, %v", pod, c, left)
 		}
@@ -122,7 +122,7 @@ func TestASidecarGetsWhatIsItsPodsAlone(t *testing.T) {
 		plain := false
 		for _, l := range c.Listeners {
 			in := l.Redirect == model.RedirectInbound
-			if l.Owner != owner || in && (l.Workload != c.Workloads[0].Name() || l.TLS.Identity() != model.WorkloadIdentity) || !in && l.Redirect != model.RedirectOutbound {
+			if !in || l.Owner != owner || l.Workload != c.Workloads[0].Name() || l.TLS.Identity() != model.WorkloadIdentity {
 				t.Errorf("%s: listener %+v", pod, l)
 			}
 			plain = plain || in && l.TLS.Plain
@@ -140,17 +140,45 @@ func TestASidecarGetsWhatIsItsPodsAlone(t *testing.T) {
 			}
 		}
 	}
-	if c, _ := of.Of("shop", "gone"); c != nil {
+	if c, _ := of.Inbound("shop", "gone"); c != nil {
 		t.Errorf("a pod that is not there gets %+v", c)
 	}
-	if c, _ := of.Of("shop", "pay"); c != nil {
+	if c, _ := of.Inbound("shop", "pay"); c != nil {
 		t.Errorf("a pod of a Service's name gets %+v", c)
 	}
 }
 
+// TestWhatSidecarsHaveInCommonIsNobodys has no listener, workload or policy of a pod, and no key.
+func TestWhatSidecarsHaveInCommonIsNobodys(t *testing.T) {
+	c, left := sidecarsOf(t, mesh+"---\n"+called, nil).Sidecars.Outbound()
+	if len(left) != 0 || len(c.Workloads)+len(c.Policies)+len(c.Certificates) != 0 {
+		t.Errorf("%+v, %v", c, left)
+	}
+	services := map[string]bool{}
+	for _, l := range c.Listeners {
+		if l.Owner != "" || l.Workload != "" || l.Redirect != model.RedirectOutbound || l.TLS != nil {
+			t.Errorf("listener %+v", l)
+		}
+	}
+	for i := range c.Services {
+		services[c.Services[i].Name] = true
+	}
+	if len(c.Listeners) < 2 || !services["shop/web:80"] {
+		t.Errorf("listeners %+v, services %v", c.Listeners, services)
+	}
+}
+
+// called is a Service with an address.
+const called = `
+apiVersion: v1
+kind: Service
+metadata: {namespace: shop, name: web}
+spec: {clusterIP: 10.2.0.1, ports: [{port: 80}]}
+`
+
 // TestSidecarsHaveTheSettingsOfAll has paths and trust domain set for all.
 func TestSidecarsHaveTheSettingsOfAll(t *testing.T) {
-	c, _ := sidecarsOf(t, mesh, func(o *control.Options) { o.PathPolicy = model.PathStrict }).Sidecars.Of("shop", "cart-1")
+	c, _ := sidecarsOf(t, mesh, func(o *control.Options) { o.PathPolicy = model.PathStrict }).Sidecars.Inbound("shop", "cart-1")
 	requests := 0
 	for _, l := range c.Listeners {
 		if l.Protocol.Requests() {
@@ -182,7 +210,7 @@ func TestSidecarsAreMadeAtTheSameTime(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			if c, _ := r.Sidecars.Of("shop", "cart-1"); c == nil {
+			if c, _ := r.Sidecars.Inbound("shop", "cart-1"); c == nil {
 				t.Error("nothing is made")
 			}
 		})
@@ -215,7 +243,7 @@ func BenchmarkSidecars(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		if c, _ := r.Sidecars.Of("shop", fmt.Sprintf("p%d", i%1000)); len(c.Listeners) == 0 {
+		if c, _ := r.Sidecars.Inbound("shop", fmt.Sprintf("p%d", i%1000)); len(c.Listeners) == 0 {
 			b.Fatal(c)
 		}
 	}

@@ -21,6 +21,10 @@ type sidecars struct {
 	woken chan struct{}
 	wrong loglimit.Limiter
 
+	// common is what the sidecars have in common, of the state that of is; only run uses it.
+	common *feed.Common
+	of     *control.Sidecars
+
 	mu sync.Mutex
 	// newest makes configurations; nil before the first report.
 	newest *control.Sidecars
@@ -106,20 +110,40 @@ func (s *sidecars) step() bool {
 	if owner == "" {
 		return false
 	}
-	config, left := newest.Of(owner.Namespace(), owner.Name())
-	if config == nil {
+	s.prepare(newest)
+	own, left := newest.Inbound(owner.Namespace(), owner.Name())
+	if own == nil {
 		s.forget(owner, len(s.feeds.Running(owner)) > 0) // a pod that is not known yet, or not any more, keeps what it has
 		return true
 	}
-	connected, err := s.feeds.Set(owner, config)
+	connected, err := s.feeds.Set(owner, own, s.common)
 	s.forget(owner, connected)
+	s.tell(left, err, "workload", owner.Namespace()+"/"+owner.Name())
+	return true
+}
+
+// prepare makes what the sidecars of a state have in common, unless it did so before.
+func (s *sidecars) prepare(newest *control.Sidecars) {
+	if s.of == newest {
+		return
+	}
+	outbound, left := newest.Outbound()
+	common, err := feed.NewCommon(outbound, s.common)
+	if err == nil {
+		s.common = common
+	}
+	s.of = newest
+	s.tell(left, err, "workload", "all")
+}
+
+// tell logs what of a configuration is not sent.
+func (s *sidecars) tell(left []model.Omission, err error, about ...any) {
 	if len(left) > 0 {
-		s.wrong.Log(s.log, slog.LevelError, "left out", "part of a sidecar's configuration is left out", "workload", owner.Namespace()+"/"+owner.Name(), "part", left[0].String(), "parts", len(left))
+		s.wrong.Log(s.log, slog.LevelError, "left out", "part of the configuration of sidecars is left out", append(about, "part", left[0].String(), "parts", len(left))...)
 	}
 	if err != nil {
-		s.wrong.Log(s.log, slog.LevelError, "unsent", "a sidecar's configuration cannot be sent, and it keeps the previous one", "workload", owner.Namespace()+"/"+owner.Name(), "error", err)
+		s.wrong.Log(s.log, slog.LevelError, "unsent", "the configuration of sidecars cannot be sent, and they keep the previous one", append(about, "error", err)...)
 	}
-	return true
 }
 
 // next takes an owner that is due; "" if there is none. Those that have nothing yet and the others have turns.

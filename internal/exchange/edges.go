@@ -27,7 +27,7 @@ func (s *Snapshot) observe(at telemetry.Side) {
 	for _, l := range s.Table.Listeners() {
 		o := observer{at, true, true}
 		owner := cmp.Or(l.Listener.Owner, model.OwnerOfListener(l.Listener.Name, l.Listener.Ref))
-		if owner.Kind() == model.OwnerWorkload {
+		if owner.Kind() == model.OwnerWorkload || l.Listener.Redirect != "" { // what a redirect brings from the pod is nobody's
 			o.in, o.out = l.Listener.Workload != "", l.Listener.Workload == ""
 		}
 		if at == (telemetry.Side{}) {

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
@@ -98,5 +100,28 @@ func BenchmarkTap(b *testing.B) {
 				ex.lookAt()
 			}
 		})
+	}
+}
+
+// TestWhoObservesWhichEnd has a Gateway's listener, and both of a sidecar's.
+func TestWhoObservesWhichEnd(t *testing.T) {
+	pod := model.WorkloadOwner("shop", "cart-1")
+	ref := model.Ref{Kind: "Pod", Namespace: "shop", Name: "cart-1"}
+	table, left := routing.Compile(&model.Config{Listeners: []model.Listener{
+		{Name: "shop/edge/http", Ref: model.Ref{Kind: "Gateway", Namespace: "shop", Name: "edge"}, Owner: "shop/edge", Port: 80, Protocol: model.HTTP},
+		{Name: "shop/cart-1/inbound", Ref: ref, Owner: pod, Redirect: model.RedirectInbound, Port: 8080, Protocol: model.HTTP, Workload: "shop/Pod/cart-1", WorkloadPort: 8080},
+		{Name: "outbound/other", Ref: model.Ref{Kind: "Pod", Name: "anywhere"}, Redirect: model.RedirectOutbound, Protocol: model.HTTP},
+	}}, nil)
+	if len(left) > 0 {
+		t.Fatal(left)
+	}
+	s := &Snapshot{Table: table, Listeners: make([]Listener, len(table.Listeners()))}
+	s.observe(telemetry.Side{Kind: "Pod", Namespace: "shop", Name: "cart-1"})
+	for _, l := range table.Listeners() {
+		o := s.Listeners[l.ID].observer
+		in, out := l.Listener.Redirect != model.RedirectOutbound, l.Listener.Redirect != model.RedirectInbound
+		if o.in != in || o.out != out {
+			t.Errorf("%s: %+v", l.Listener.Name, o)
+		}
 	}
 }

@@ -98,7 +98,7 @@ func (c *cluster) file(name, content string) string {
 func (c *cluster) gives(config *model.Config) {
 	c.Helper()
 	c.until("the sidecar is connected", func() bool {
-		connected, err := c.feed.Set(pod, config)
+		connected, err := c.feed.Set(pod, config, nil)
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -226,13 +226,13 @@ func configuration(app, peer string, plain bool) *model.Config {
 			Ref: r, Matches: []model.Match{{Path: model.PathMatch{Type: model.Prefix, Value: "/"}}}, Backends: []model.Backend{{Ref: r, Service: service, Weight: 1}},
 		}}}
 	}
-	out := to("outbound", "shop/cart-1/outbound", "shop/pay:80")
+	out := to("outbound", "outbound/10.0.0.9:80", "shop/pay:80")
 	out.ClientCertificate = model.WorkloadIdentity
 	c := &model.Config{
 		Listeners: []model.Listener{
 			{Name: "shop/cart-1/inbound", Ref: ref, Owner: pod, Redirect: model.RedirectInbound, Port: 8080, Protocol: model.HTTPS,
 				TLS: &model.ListenerTLS{Certificates: []string{model.WorkloadIdentity}, Plain: plain}, Workload: w.Name(), WorkloadPort: 8080},
-			{Name: "shop/cart-1/outbound", Ref: ref, Owner: pod, Redirect: model.RedirectOutbound, Address: "10.0.0.9", Port: 80, Protocol: model.HTTP},
+			{Name: "outbound/10.0.0.9:80", Ref: ref, Redirect: model.RedirectOutbound, Address: "10.0.0.9", Port: 80, Protocol: model.HTTP},
 		},
 		Routes: []model.Route{to("inbound", "shop/cart-1/inbound", "shop/cart-1.pod:8080"), out},
 		Services: []model.Service{

@@ -33,7 +33,7 @@ func TestAConfigurationIsForOneOwnerWhileItIsConnected(t *testing.T) {
 		return s.feeds[owner] != nil
 	}
 	one, two := config(1, 1), config(2, 1)
-	if connected, err := s.Set(cart, one); connected || err != nil || has(cart) {
+	if connected, err := s.Set(cart, one, nil); connected || err != nil || has(cart) {
 		t.Fatalf("nobody is connected: %t, %v", connected, err)
 	}
 	first, second := client(cart), client(pay)
@@ -42,12 +42,12 @@ func TestAConfigurationIsForOneOwnerWhileItIsConnected(t *testing.T) {
 		want = slices.DeleteFunc(want, func(o model.Owner) bool { return o == owner })
 	}
 	for range 2 { // the second time, it is what it was
-		if connected, err := s.Set(cart, one); !connected || err != nil {
+		if connected, err := s.Set(cart, one, nil); !connected || err != nil {
 			t.Fatal(connected, err)
 		}
 	}
 	first.serves(one)
-	if connected, err := s.Set(pay, two); !connected || err != nil {
+	if connected, err := s.Set(pay, two, nil); !connected || err != nil {
 		t.Fatal(connected, err)
 	}
 	second.serves(two)
@@ -62,7 +62,7 @@ func TestAConfigurationIsForOneOwnerWhileItIsConnected(t *testing.T) {
 
 	first.stop()
 	until(t, "a workload that has gone is forgotten", func() bool { return !has(cart) })
-	if connected, _ := s.Set(cart, one); connected || has(cart) {
+	if connected, _ := s.Set(cart, one, nil); connected || has(cart) {
 		t.Error("it is remembered again")
 	}
 	if !has(pay) || !has(gateway) {
@@ -82,7 +82,7 @@ func TestWhoComesAndSaysNothingIsForgotten(t *testing.T) {
 		owner := model.WorkloadOwner("shop", fmt.Sprint("pod-", i))
 		ctx, end := context.WithCancel(t.Context())
 		session := s.open(ctx, owner, "shop/x", nil, end)
-		if connected, err := s.Set(owner, config(1, 1)); !connected || err != nil {
+		if connected, err := s.Set(owner, config(1, 1), nil); !connected || err != nil {
 			t.Fatal(connected, err)
 		}
 		s.close(session)
@@ -115,7 +115,7 @@ func TestOwnersComeAndGoWhileTheirConfigurationsAreMade(t *testing.T) {
 				if n%2 == 0 {
 					c = two
 				}
-				if _, err := s.Set(owner, c); err != nil {
+				if _, err := s.Set(owner, c, nil); err != nil {
 					t.Error(err)
 				}
 			}
@@ -136,5 +136,97 @@ func TestTheLogNamesOwnersByTheirKind(t *testing.T) {
 		if got := whose(owner).String(); !strings.Contains(got, want) {
 			t.Errorf("%s, want %s", got, want)
 		}
+	}
+}
+
+// TestWhatOwnersHaveInCommonIsEncodedOnce has two workloads with a common part, of which one has a part of its own in place.
+func TestWhatOwnersHaveInCommonIsEncodedOnce(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	address, _ := w.serve(s, "")
+	cart, pay := model.WorkloadOwner("shop", "cart-1"), model.WorkloadOwner("shop", "pay-1")
+	own := func(port int32) *model.Config {
+		return &model.Config{Listeners: []model.Listener{{Name: "shop/own", Ref: model.Ref{Kind: "Pod", Namespace: "shop", Name: "own"}, Port: port, Protocol: model.HTTP}}}
+	}
+	shared := config(20, 10)
+	both := func(own, shared *model.Config) *model.Config {
+		c := model.Merge(*own, *shared)
+		return &c
+	}
+	common, err := NewCommon(shared, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxies := map[model.Owner]*proxy{}
+	for _, owner := range []model.Owner{cart, pay} {
+		c := w.client(owner.Name(), address)
+		c.Owner, c.StateFile, c.TokenFile = owner, "", w.write(owner.Name()+".token", fmt.Sprintf("good:%s:%s\n", owner, owner.Name()))
+		proxies[owner] = w.run(c)
+	}
+	instead := own(8081)
+	instead.Services = []model.Service{{Name: shared.Services[3].Name, Protocol: model.H2C}}
+	set := func(own map[model.Owner]*model.Config, common *Common) {
+		t.Helper()
+		for owner, c := range own {
+			until(t, "the workload is connected", func() bool {
+				connected, err := s.Set(owner, c, common)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return connected
+			})
+		}
+	}
+	set(map[model.Owner]*model.Config{cart: own(8080), pay: instead}, common)
+	proxies[cart].serves(both(own(8080), shared))
+	proxies[pay].serves(both(instead, shared))
+	at := func(owner model.Owner) map[string]*part {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		out := map[string]*part{}
+		for _, p := range s.feeds[owner].current.Load().parts {
+			out[p.name] = p
+		}
+		return out
+	}
+	same := 0
+	for name, p := range at(cart) {
+		if at(pay)[name] == p {
+			same++
+		}
+	}
+	if want := len(common.parts.parts) - 1; same != want {
+		t.Errorf("%d parts are shared, want %d", same, want)
+	}
+	// A change of what is common is one part for each.
+	before := s.Stats()
+	shared = moved(shared, 0, "10.9.9.9:80")
+	if common, err = NewCommon(shared, common); err != nil {
+		t.Fatal(err)
+	}
+	set(map[model.Owner]*model.Config{cart: own(8080), pay: instead}, common)
+	proxies[cart].serves(both(own(8080), shared))
+	proxies[pay].serves(both(instead, shared))
+	if n := s.Stats().Parts - before.Parts; n != 2 {
+		t.Errorf("%d parts are sent to two", n)
+	}
+}
+
+// TestPublishLeavesAloneWhoIsSetMeanwhile for an owner that it saw before.
+func TestPublishLeavesAloneWhoIsSetMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	s.init()
+	owner := model.WorkloadOwner("shop", "cart-1")
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	session := s.open(ctx, owner, "shop/cart-1", nil, end)
+	defer s.close(session)
+	c := config(1, 1)
+	if connected, err := s.Set(owner, c, nil); !connected || err != nil {
+		t.Fatal(connected, err)
+	}
+	if err := s.publish(owner, nil); err != nil || s.Version(owner) != Version(c) {
+		t.Errorf("%v, version %q", err, s.Version(owner))
 	}
 }

@@ -66,7 +66,8 @@ type Server struct {
 	// Logger, if set, logs proxies that come and go, and their refusals.
 	Logger *slog.Logger
 
-	publishing sync.Mutex // held by Publish and Set; guards contents of parts
+	publishing sync.Mutex // held by Publish; guards contents of parts, but those of feeds that are alone
+	setting    sync.Mutex // held by Set; guards contents of the parts of these
 
 	mu    sync.Mutex
 	feeds map[model.Owner]*feed // by owner
@@ -87,6 +88,7 @@ type feed struct {
 	current  atomic.Pointer[snapshot] // nil before its first configuration
 	retired  bool                     // published no more; guarded by Server.mu
 	alone    bool                     // its configurations come by Set; guarded by Server.mu
+	own      *snapshot                // what of current is not common, if it is alone; guarded by Server.setting
 	sessions map[string]*session      // by proxy; guarded by Server.mu
 	proxies  map[string]*record       // by name; guarded by Server.mu
 	given    *model.Config            // the one that was given to Publish last, nil for none; guarded by Server.mu
@@ -155,35 +157,14 @@ func (s *Server) Publish(configs map[model.Owner]*model.Config) map[model.Owner]
 	return errs
 }
 
-// Set makes a configuration that of one owner, as Publish does, while a proxy of the owner is connected, and forgets it
-// when the last one has gone for as long as Linger: for many owners of which each has few proxies, such as workloads. It
-// does nothing, and returns false, if none is connected. It delays Publish by what it takes to encode the one.
-func (s *Server) Set(owner model.Owner, c *model.Config) (connected bool, err error) {
-	s.init()
-	s.publishing.Lock()
-	defer s.publishing.Unlock()
-	s.mu.Lock()
-	f := s.feeds[owner]
-	if f == nil || len(f.sessions)+len(f.proxies) == 0 {
-		s.mu.Unlock()
-		return false, nil
-	}
-	f.alone = true
-	s.mu.Unlock()
-	err = s.publish(owner, c)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if f = s.feeds[owner]; f != nil { // it may have been let go of, and made again
-		f.alone = true
-		s.drop(owner)
-	}
-	return true, err
-}
-
 func (s *Server) publish(owner model.Owner, c *model.Config) error {
 	given, retired := c, c == nil
 	s.mu.Lock()
 	f := s.feed(owner)
+	if f.alone && c == nil { // since just now
+		s.mu.Unlock()
+		return nil
+	}
 	if c != nil && c == f.given && !f.retired {
 		err := f.unsent
 		s.mu.Unlock()
@@ -211,14 +192,21 @@ func (s *Server) publish(owner model.Owner, c *model.Config) error {
 	}
 	s.mu.Lock()
 	f = s.feed(owner) // it may have been let go of in the meantime
-	f.current.Store(next)
 	f.retired, f.given = retired, given
+	s.mu.Unlock()
+	s.install(f, next)
+	return nil
+}
+
+// install makes a snapshot the current one, and sends it.
+func (s *Server) install(f *feed, next *snapshot) {
+	s.mu.Lock()
+	f.current.Store(next)
 	sessions := slices.Collect(maps.Values(f.sessions))
 	s.mu.Unlock()
 	for _, session := range sessions {
 		session.wake()
 	}
-	return nil
 }
 
 // Version is the version of what was last published for an owner, "" if nothing was.

@@ -46,6 +46,11 @@ func TestTranslateGoldens(t *testing.T) {
 			x := sidecar.NewIndex(set, o.TrustDomain)
 			config, found = x.Sidecar(o.Namespace, o.Name)
 			config.Services = append(config.Services, x.Shared().Services...)
+			outbound := x.Outbound()
+			for i := range outbound.Listeners { // so that the output has them, too
+				outbound.Listeners[i].Owner = o.Owner()
+			}
+			config.Listeners, config.Routes = append(config.Listeners, outbound.Listeners...), append(config.Routes, outbound.Routes...)
 		}
 		findings := slices.Concat(set.Findings, found)
 		resource.SortFindings(findings)

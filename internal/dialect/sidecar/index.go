@@ -2,7 +2,6 @@ package sidecar
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -210,9 +209,9 @@ func (x *Index) identity(a netip.Addr, p *workload.Pods) model.PodIdentity {
 	return model.PodIdentity{Address: a.String(), ID: spiffe.Scheme + x.trustDomain + "/ns/" + p.Namespace + "/sa/" + p.Account, Pod: p.Name}
 }
 
-// Sidecar returns the listeners of a pod's sidecar behind a redirect, and the routes and services that are the sidecar's
-// alone; what Shared has and what these refer to is needed beside them. It is empty for a pod that is not known, or whose
-// address is not known yet: nothing could be accepted for it.
+// Sidecar returns the listeners of a pod's sidecar for what a redirect brings to the pod, with their routes and services;
+// what Shared has and what these refer to is needed beside them, and Outbound. It is empty for a pod that is not known, or
+// whose address is not known yet: nothing could be accepted for it.
 func (x *Index) Sidecar(namespace, name string) (model.Config, []resource.Finding) {
 	pod := x.pods[namespace+"/"+name]
 	if pod == nil || len(pod.Addresses) == 0 {
@@ -228,23 +227,33 @@ func (x *Index) Sidecar(namespace, name string) (model.Config, []resource.Findin
 	for i := range t.cfg.Listeners {
 		t.cfg.Listeners[i].Redirect = model.RedirectInbound
 	}
-	for _, d := range x.outbound {
-		t.lead(d)
-	}
-	t.lead(destination{service: anywhere, protocol: model.TCP, ref: model.Ref{Kind: model.KindPod, Namespace: namespace, Name: name}})
 	t.cfg.Sort()
 	resource.SortFindings(t.findings)
 	return t.cfg, t.findings
 }
 
-// lead makes a listener for connections that the pod makes to a destination; the zero value of its address is every other one.
+// Outbound returns the listeners of every sidecar for what a redirect brings from its pod, with their routes. They are
+// nobody's, and the same beside all pods.
+func (x *Index) Outbound() model.Config {
+	t := &translator{set: x.set}
+	for _, d := range x.outbound {
+		t.lead(d)
+	}
+	t.lead(destination{service: anywhere, protocol: model.TCP, ref: model.Ref{Kind: model.KindPod, Name: "anywhere"}})
+	t.cfg.Sort()
+	return t.cfg
+}
+
+// lead makes a listener for connections to a destination; the zero value of its address is every other one.
 func (t *translator) lead(d destination) {
 	at := "other"
 	if d.to.IsValid() {
 		at = d.to.String()
 	}
-	l := t.listener(fmt.Sprintf("%s/%s/outbound/%s", t.options.Namespace, t.options.Name, at), d.to)
-	l.Redirect = model.RedirectOutbound
+	l := model.Listener{Name: "outbound/" + at, Ref: d.ref, Redirect: model.RedirectOutbound, Port: int32(d.to.Port()), Protocol: model.HTTP}
+	if d.to.IsValid() {
+		l.Address = d.to.Addr().String()
+	}
 	if d.protocol == model.TCP {
 		l.Protocol = model.TCP
 	}
