@@ -19,6 +19,7 @@ import (
 	"github.com/weirmesh/weir/internal/identity"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/test/freeport"
 )
 
 // fleet feeds pods, with tokens "NAMESPACE/NAME", and what is made for them.
@@ -30,9 +31,19 @@ type fleet struct {
 	ca      string
 }
 
+// meshed is a replica of a mesh. Sidecars are told the feed's port.
+func meshed(t *testing.T, args ...string) *controlPlane {
+	t.Helper()
+	port, err := freeport.Take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plane(t, append(args, "--mesh", "--feed-address", fmt.Sprint("127.0.0.1:", port))...)
+}
+
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
-	c := plane(t, "--mesh")
+	c := meshed(t)
 	authority, err := identity.New(time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -241,21 +252,20 @@ func TestChangesDoNotWaitForSidecars(t *testing.T) {
 
 // TestSidecarsAreATaskOfAMesh looks for it, and for the metrics.
 func TestSidecarsAreATaskOfAMesh(t *testing.T) {
-	for args, want := range map[string]bool{"--mesh": true, "--mesh=false": false} {
-		c := plane(t, args)
+	for c, want := range map[*controlPlane]bool{meshed(t): true, plane(t): false} {
 		found := false
 		for _, s := range c.group.Status() {
 			found = found || s.Name == "sidecars" && !s.Lease
 		}
 		if found != want || (c.tokens.Pods != nil) != want || (c.status().Sidecars != nil) != want {
-			t.Errorf("%s: a task %t, tokens of pods %t, a status %t", args, found, c.tokens.Pods != nil, c.status().Sidecars != nil)
+			t.Errorf("a mesh %t: a task %t, tokens of pods %t, a status %t", want, found, c.tokens.Pods != nil, c.status().Sidecars != nil)
 		}
 	}
 }
 
 // TestTapsAreForProxiesOfGatewaysAlone has a pod ask for what others are asked for.
 func TestTapsAreForProxiesOfGatewaysAlone(t *testing.T) {
-	c := plane(t, "--mesh", "--traffic-metrics")
+	c := meshed(t, "--traffic-metrics")
 	if err := c.feeds.Taps(nil, model.WorkloadOwner("shop", "cart-1"), "shop/cart-1"); !errors.Is(err, errNotTapped) {
 		t.Errorf("%v", err)
 	}

@@ -39,7 +39,7 @@ func amount(name corev1.ResourceName, text string) corev1.ResourceList {
 // sidecarCases are those of TestFindings about sidecars.
 var sidecarCases = map[string]func(*Cluster, *Input){
 	"sidecars good": sidecars(func(c *Cluster, n *SidecarNamespace) {
-		n.Quotas = []corev1.ResourceQuota{quota("enough", amount("limits.memory", "10Gi"), amount("limits.memory", "9Gi")), quota("of others", amount("requests.nvidia.com/gpu", "1"), nil), quota("filled in", amount("requests.cpu", "1"), nil)}
+		n.Quotas = []corev1.ResourceQuota{quota("enough", amount("limits.memory", "10Gi"), amount("limits.memory", "9Gi")), quota("of others", amount("requests.nvidia.com/gpu", "1"), nil), quota("filled in", amount("requests.cpu", "4"), nil)}
 		delete(c.Controller.Sidecars.Requests, corev1.ResourceCPU) // the limit counts
 		scoped := quota("of best effort", amount("limits.memory", "1"), nil)
 		scoped.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}

@@ -16,9 +16,11 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -454,6 +456,68 @@ func TestWithoutItsControllerAMeshStopsNoNode(t *testing.T) {
 		if err := m.client.Create(ctx, pod, client.DryRunAll); err != nil && !strings.Contains(err.Error(), "a mirror pod may not reference service accounts") {
 			t.Errorf("a pod %s: %v", what, err)
 		}
+	}
+}
+
+// TestCheckTellsWhatKeepsPodsFromTheirSidecars has a namespace with all that can, and one without any of it.
+func TestCheckTellsWhatKeepsPodsFromTheirSidecars(t *testing.T) {
+	m := injecting(t)
+	ctx := t.Context()
+	labels := map[string]string{"app.kubernetes.io/name": "weir", "app.kubernetes.io/component": "controller"}
+	create(t, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "weir-controller", Labels: labels}, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+			ServiceAccountName: "weir-controller", Containers: []corev1.Container{{Name: "controller", Image: "weir:v1", Args: []string{"controller", "--mesh", "--sidecar-limits=cpu=none"}}},
+		}},
+	}})
+	good, bad := m.namespace(inject.Enabled), m.namespace("")
+	before := podOf(bad, "before", "")
+	if err := m.client.Create(ctx, before); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.client.Create(ctx, podOf(good, "web", "")); err != nil {
+		t.Fatal(err)
+	}
+	create(t, &corev1.ResourceQuota{ObjectMeta: named(bad, "demands"), Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"limits.cpu": resource.MustParse("10")}}},
+		&corev1.ConfigMap{ObjectMeta: named(bad, inject.CAName)})
+	if err := m.client.Patch(ctx, &corev1.Namespace{ObjectMeta: named("", bad)}, merge(`{"metadata":{"labels":{"weirmesh.github.io/inject":"enabled","pod-security.kubernetes.io/enforce":"baseline"}}}`)); err != nil {
+		t.Fatal(err)
+	}
+	trusts(t, good, func(c *corev1.ConfigMap) error {
+		if c == nil {
+			return errors.New("there is no ConfigMap")
+		}
+		return nil
+	})
+	check := weirtest.Command("check", "--kubeconfig="+server.Kubeconfig, "-o", "json", "--fail-on", "never")
+	var complaints lines
+	check.Stderr = &complaints
+	text, err := check.Output()
+	if err != nil {
+		t.Fatalf("%v %s", err, complaints.String())
+	}
+	var report struct {
+		Findings []struct {
+			Code, Severity string
+			Ref            struct{ Kind, Namespace, Name string }
+			Message        string
+		}
+	}
+	if err := json.Unmarshal(text, &report); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range report.Findings {
+		if slices.Contains([]string{"WR721", "WR722", "WR723"}, f.Code) {
+			got = append(got, fmt.Sprintf("%s %s %s %s", f.Code, f.Ref.Kind, f.Ref.Namespace, f.Ref.Name))
+		}
+		if f.Code == "WR705" {
+			t.Errorf("a right is missing: %+v", f)
+		}
+	}
+	slices.Sort(got)
+	want := []string{"WR721 ConfigMap " + bad + " weir-ca", "WR722 Namespace  " + bad, "WR722 ResourceQuota " + bad + " demands", "WR723 Namespace  " + bad}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q\n%s", got, want, text)
 	}
 }
 
