@@ -140,7 +140,7 @@ func All() List {
 		{"access", slices.Concat(workload.Kinds(), access.Kinds()), access.Codes(), func(o Options) func(*resource.Set, Known) Result {
 			return func(set *resource.Set, _ Known) (r Result) {
 				r.Config, r.Statuses, r.Events, r.Findings = access.Translate(set, access.Options{
-					Partial: o.Partial, Deny: o.Deny, TrustDomain: o.TrustDomain, Sidecar: o.Sidecar.Name != "" || o.Mesh, Unenforced: o.ProxyPerGateway && !o.Partial,
+					Partial: o.Partial, Deny: o.Deny, TrustDomain: o.TrustDomain, Sidecar: o.Sidecar.Name != "" || o.Mesh, Unenforced: o.ProxyPerGateway && !o.Partial && !o.Mesh, Mesh: o.Mesh && !o.Partial,
 				})
 				return r
 			}

@@ -2,11 +2,13 @@
 //
 //	inpod serve            records what comes to :8080 until it is told to end; :8090 tells what of it should not have come
 //	inpod attack ADDRESS   sends all ways to an address
+//	inpod get URL          prints the status and the body of an answer
 package main
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -30,6 +32,15 @@ func main() {
 			fmt.Println("failed", f)
 		}
 		fmt.Println("sent", sent)
+	case len(os.Args) == 3 && os.Args[1] == "get":
+		answer, err := (&http.Client{Timeout: time.Minute}).Get(os.Args[2])
+		if err != nil {
+			fmt.Println("error", err)
+			return
+		}
+		defer answer.Body.Close()
+		body, _ := io.ReadAll(answer.Body)
+		fmt.Printf("%d %s\n", answer.StatusCode, body)
 	default:
 		fmt.Println("error unknown arguments", os.Args[1:])
 		os.Exit(1)

@@ -104,3 +104,89 @@ func TestMeshedPods(t *testing.T) {
 		})
 	}
 }
+
+// TestNoWayLeadsAroundARuleInPods sends the ways around the rules of package test/access from one pod to another, by way of
+// both sidecars. Whatever reaches the application must be permitted.
+func TestNoWayLeadsAroundARuleInPods(t *testing.T) {
+	w := newWorldNamed(t, "e2e-mesh-access")
+	w.kubectl("", "label", "namespace", w.namespace, "weirmesh.github.io/inject=enabled")
+	for _, name := range []string{"cart", "web"} {
+		w.apply(fmt.Sprintf(`
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: %[1]s}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s}
+spec:
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}}
+    spec:
+      serviceAccountName: %[1]s
+      terminationGracePeriodSeconds: 5
+      containers: [{name: inpod, image: "inpod:dev", args: [serve], ports: [{containerPort: 8080}]}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: %[1]s}
+spec: {selector: {app: %[1]s}, ports: [{name: http, port: 8080}]}
+`, name))
+	}
+	w.apply(`
+apiVersion: access.smi-spec.io/v1alpha4
+kind: TrafficTarget
+metadata: {name: web}
+spec:
+  destination: {kind: ServiceAccount, name: cart}
+  rules: [{kind: HTTPRouteGroup, name: rules}, {kind: TCPRoute, name: main}]
+  sources: [{kind: ServiceAccount, name: web}]
+---
+apiVersion: specs.smi-spec.io/v1alpha4
+kind: HTTPRouteGroup
+metadata: {name: rules}
+spec:
+  matches:
+  - {name: public, pathRegex: '/public/[a-z0-9]+$', methods: [GET]}
+  - {name: upload, pathRegex: '/upload$', methods: [POST]}
+  - {name: team, pathRegex: /team/, methods: [GET], headers: [{x-team: a|b}]}
+---
+apiVersion: specs.smi-spec.io/v1alpha4
+kind: TCPRoute
+metadata: {name: main}
+spec: {matches: {ports: [8080]}}
+`)
+	run := func(name string, args ...string) string {
+		return w.kubectl("", append([]string{"exec", "deployment/" + name, "--container=inpod", "--", "/inpod"}, args...)...)
+	}
+	for _, name := range []string{"cart", "web"} {
+		w.kubectl("", "rollout", "status", "deployment/"+name, fmt.Sprintf("--timeout=%s", patience))
+	}
+	w.eventually(func() error {
+		for path, want := range map[string]string{"/public/a": "200", "/admin": "403"} {
+			if got := run("web", "get", "http://cart:8080"+path); !strings.HasPrefix(got, want) {
+				return fmt.Errorf("%s: %q, want %s", path, got, want)
+			}
+		}
+		return nil
+	})
+	if got := run("web", "get", "http://web:8080/admin"); !strings.HasPrefix(got, "200") {
+		t.Errorf("a workload without rules: %q", got)
+	}
+	run("web", "get", "http://127.0.0.1:8090/") // what came until now
+	run("cart", "get", "http://127.0.0.1:8090/")
+	attack := run("web", "attack", "cart:8080")
+	verdict := run("cart", "get", "http://127.0.0.1:8090/")
+	var sent, reached int
+	if _, err := fmt.Sscanf(attack, "sent %d", &sent); err != nil {
+		t.Errorf("the attack says\n%s", attack)
+	}
+	if _, err := fmt.Sscanf(verdict, "200 reached %d", &reached); err != nil {
+		t.Errorf("the application got what is not permitted:\n%s", verdict)
+	}
+	if sent < 500 || reached < 20 {
+		t.Errorf("%d ways were sent, and %d requests reached the application", sent, reached)
+	}
+	t.Logf("%d ways, of which %d requests reached the application", sent, reached)
+}
