@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/weirmesh/weir/test/conformance/install"
 )
 
 // callers are Deployments of one pod each, which serve several protocols and call others; a Service leads to each.
@@ -25,7 +27,7 @@ spec:
     metadata: {labels: {app: %[1]s}, annotations: {%[2]s}}
     spec:
       serviceAccountName: %[1]s
-      terminationGracePeriodSeconds: 5
+      terminationGracePeriodSeconds: 15
       containers:
       - name: caller
         image: caller:dev
@@ -189,4 +191,69 @@ spec: {matches: {ports: [8080]}}
 		t.Errorf("%d ways were sent, and %d requests reached the application", sent, reached)
 	}
 	t.Logf("%d ways, of which %d requests reached the application", sent, reached)
+}
+
+// TestMeshedPodsLive has one workload call another while the pods of both are replaced and the controller is, and a Job with
+// a sidecar that ends. The services go on for some seconds after they were told to end, as Kubernetes wants it of each.
+func TestMeshedPodsLive(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	w := newWorldNamed(t, "e2e-mesh-life")
+	w.kubectl("", "label", "namespace", w.namespace, "weirmesh.github.io/inject=enabled")
+	w.callers("web", "pay weirmesh.github.io/plain-text: refused")
+	w.eventually(func() error {
+		if got := w.call("web", "get", "http://pay/"); got != "200 pay" {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+	w.apply(`
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once}
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: caller, image: "caller:dev", args: [get, "http://pay/", "3"]}]
+`)
+	loaded := make(chan string, 1)
+	go func() {
+		text, err := install.Kubectl(w.Context(), "", "--namespace", w.namespace, "exec", "deployment/web", "--container=caller", "--", "/caller", "load", "http://pay/", "45")
+		if err != nil {
+			text += "\nerror " + err.Error()
+		}
+		loaded <- text
+	}()
+	restart := func(namespace, name string) {
+		for _, args := range [][]string{{"restart"}, {"status", fmt.Sprintf("--timeout=%s", patience)}} {
+			if _, err := install.Kubectl(w.Context(), "", append([]string{"--namespace", namespace, "rollout", args[0], "deployment/" + name}, args[1:]...)...); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	w.kubectl("", "scale", "deployment/pay", "--replicas=3")
+	restart(w.namespace, "pay")
+	restart(install.Namespace, "weir-controller")
+	restart(w.namespace, "pay")
+	answered := 0
+	for line := range strings.Lines(<-loaded) {
+		line = strings.TrimSpace(line)
+		var n int
+		if _, err := fmt.Sscan(line, &n); err == nil && strings.HasSuffix(line, " 200 pay") {
+			answered += n
+		} else {
+			t.Errorf("under load: %s", line)
+		}
+	}
+	if answered < 1000 {
+		t.Errorf("%d requests were answered", answered)
+	}
+	t.Logf("%d requests were answered", answered)
+	w.kubectl("", "wait", "--for=condition=Complete", "job/once", fmt.Sprintf("--timeout=%s", patience))
+	if got := w.kubectl("", "logs", "job/once", "--container=caller"); got != "200 pay\n200 pay\n200 pay\n" {
+		t.Errorf("the job printed %q", got)
+	}
 }
