@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/weirmesh/weir/internal/dialect/sidecar"
+	"github.com/weirmesh/weir/internal/dialect/tlsconfig"
 	"github.com/weirmesh/weir/internal/identity/spiffe"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
@@ -20,6 +21,9 @@ type Sidecars struct {
 	once   sync.Once
 	supply *model.Supply
 	index  *sidecar.Index
+
+	read sync.Once
+	tls  *tlsconfig.Index
 }
 
 // Of returns the configuration of a pod's sidecar, and what of it cannot be served; nil if the set has no such pod. It
@@ -27,7 +31,9 @@ type Sidecars struct {
 // and no keys.
 func (s *Sidecars) Of(namespace, pod string) (*model.Config, []model.Omission) {
 	s.once.Do(func() {
-		s.index = sidecar.NewIndex(s.set, cmp.Or(s.options.TrustDomain, spiffe.DefaultTrustDomain))
+		s.index = sidecar.NewIndex(s.set, cmp.Or(s.options.TrustDomain, spiffe.DefaultTrustDomain), func(namespace string, labels map[string]string) bool {
+			return s.selection(namespace, labels).Strict
+		})
 		s.supply = model.NewSupply(append(s.configs[:len(s.configs):len(s.configs)], s.index.Shared())...)
 	})
 	own, _ := s.index.Sidecar(namespace, pod)
@@ -39,4 +45,15 @@ func (s *Sidecars) Of(namespace, pod string) (*model.Config, []model.Omission) {
 		config.DefaultPathPolicy(s.options.PathPolicy)
 	}
 	return config.Sound()
+}
+
+// Names are the DNS names that TLSConfigs give the certificate of a pod of a namespace with labels. The pod may be none of
+// the set's yet.
+func (s *Sidecars) Names(namespace string, labels map[string]string) []string {
+	return s.selection(namespace, labels).Names
+}
+
+func (s *Sidecars) selection(namespace string, labels map[string]string) tlsconfig.Selection {
+	s.read.Do(func() { s.tls = tlsconfig.NewIndex(s.set, s.options.SubjectNames) })
+	return s.tls.Of(namespace, labels)
 }
