@@ -26,7 +26,7 @@ type meshFlags struct {
 	authority string
 	names     []string
 	grants    []tlsconfig.Grant // of names
-	sidecars  *inject.Settings // what flags set of them
+	sidecars  *inject.Settings  // what flags set of them
 }
 
 func (m *meshFlags) flags(f *pflag.FlagSet) {
