@@ -22,8 +22,11 @@ var kinds = resource.Kinds{{
 	Decoder:    resource.Typed[tlsconfig.TLSConfig](), Objects: Configs, Complete: complete,
 	Status: &resource.StatusForm{Types: []string{condAccepted, condNames, condInjected}, Conditions: true, Generation: true},
 	Needs:  workload.Kinds(), Missing: resource.Info, Without: "there are no TLSConfigs of SMI",
-	Effects: map[string]string{"spec.subjectNames": "the certificates have no further names"},
-	Table:   "TLSCONFIG",
+	Effects: map[string]string{
+		"subjectNames": "the certificates have no further names", "selector.matchLabels": "pods are selected by matchExpressions alone",
+		"selector.matchExpressions": "pods are selected by matchLabels alone", "matchExpressions.values": "the label's value does not matter",
+	},
+	Table: "TLSCONFIG",
 	Columns: append([]resource.Column{
 		resource.ColumnOf("NAMES", func(c *tlsconfig.TLSConfig) []string { return c.Spec.SubjectNames }),
 	}, resource.Columns("ACCEPTED")...),
