@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/weirmesh/weir/internal/dialect/sidecar"
+	"github.com/weirmesh/weir/internal/dialect/tlsconfig"
 	"github.com/weirmesh/weir/internal/identity/spiffe"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
@@ -23,6 +24,9 @@ type Sidecars struct {
 	index    *sidecar.Index
 	outbound *model.Config
 	left     []model.Omission
+
+	read sync.Once
+	tls  *tlsconfig.Index
 }
 
 // Outbound returns what every sidecar has for what its pod calls, and what of it cannot be served. Its listeners are
@@ -46,7 +50,9 @@ func (s *Sidecars) Inbound(namespace, pod string) (*model.Config, []model.Omissi
 
 // prepare makes what all have in common.
 func (s *Sidecars) prepare() {
-	s.index = sidecar.NewIndex(s.set, cmp.Or(s.options.TrustDomain, spiffe.DefaultTrustDomain))
+	s.index = sidecar.NewIndex(s.set, cmp.Or(s.options.TrustDomain, spiffe.DefaultTrustDomain), func(namespace string, labels map[string]string) bool {
+		return s.selection(namespace, labels).Strict
+	})
 	s.supply = model.NewSupply(append(s.configs[:len(s.configs):len(s.configs)], s.index.Shared())...)
 	s.outbound, s.left = s.complete("", s.index.Outbound())
 }
@@ -57,4 +63,15 @@ func (s *Sidecars) complete(owner model.Owner, own model.Config) (*model.Config,
 		config.DefaultPathPolicy(s.options.PathPolicy)
 	}
 	return config.Sound()
+}
+
+// Names are the DNS names that TLSConfigs give the certificate of a pod of a namespace with labels. The pod may be none of
+// the set's yet.
+func (s *Sidecars) Names(namespace string, labels map[string]string) []string {
+	return s.selection(namespace, labels).Names
+}
+
+func (s *Sidecars) selection(namespace string, labels map[string]string) tlsconfig.Selection {
+	s.read.Do(func() { s.tls = tlsconfig.NewIndex(s.set, s.options.SubjectNames) })
+	return s.tls.Of(namespace, labels)
 }
