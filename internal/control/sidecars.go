@@ -2,6 +2,7 @@ package control
 
 import (
 	"cmp"
+	"slices"
 	"sync"
 
 	"github.com/weirmesh/weir/internal/dialect/sidecar"
@@ -13,13 +14,36 @@ import (
 // Sidecars makes the configurations of the sidecars of a set's pods, each when it is asked for, so that those of sidecars
 // that are not there cost nothing. It may be used from any goroutine. The loop makes one for each set.
 type Sidecars struct {
-	set     *resource.Set
 	options Options
 	configs []model.Config // of the dialects
 
+	index  *sidecar.Index
 	once   sync.Once
 	supply *model.Supply
-	index  *sidecar.Index
+}
+
+func newSidecars(set *resource.Set, options Options, configs []model.Config) *Sidecars {
+	return &Sidecars{options: options, configs: configs, index: sidecar.NewIndex(set, cmp.Or(options.TrustDomain, spiffe.DefaultTrustDomain))}
+}
+
+// secure has the services of a merged configuration reached over TLS where their pods have sidecars, by the pods' identities.
+// A service that is reached over TLS already, as by a BackendTLSPolicy, stays as it is: the application ends that TLS.
+func (s *Sidecars) secure(c *model.Config) {
+	tls := map[string]*model.ServiceTLS{}
+	for _, o := range s.index.Services() {
+		tls[o.Extends] = o.TLS
+	}
+	own := false
+	for i := range c.Services {
+		by := tls[c.Services[i].Name]
+		if by == nil || c.Services[i].TLS != nil {
+			continue
+		}
+		if !own {
+			c.Services, own = slices.Clone(c.Services), true
+		}
+		c.Services[i].TLS = by
+	}
 }
 
 // Of returns the configuration of a pod's sidecar, and what of it cannot be served; nil if the set has no such pod. It
@@ -27,7 +51,6 @@ type Sidecars struct {
 // and no keys.
 func (s *Sidecars) Of(namespace, pod string) (*model.Config, []model.Omission) {
 	s.once.Do(func() {
-		s.index = sidecar.NewIndex(s.set, cmp.Or(s.options.TrustDomain, spiffe.DefaultTrustDomain))
 		s.supply = model.NewSupply(append(s.configs[:len(s.configs):len(s.configs)], s.index.Shared())...)
 	})
 	own, _ := s.index.Sidecar(namespace, pod)
