@@ -2,6 +2,7 @@ package control
 
 import (
 	"cmp"
+	"slices"
 	"sync"
 
 	"github.com/weirmesh/weir/internal/dialect/sidecar"
@@ -19,14 +20,42 @@ type Sidecars struct {
 	options Options
 	configs []model.Config // of the dialects
 
+	index    *sidecar.Index
 	once     sync.Once
 	supply   *model.Supply
-	index    *sidecar.Index
 	outbound *model.Config
 	left     []model.Omission
 
 	read sync.Once
 	tls  *tlsconfig.Index
+}
+
+func newSidecars(set *resource.Set, options Options, configs []model.Config) *Sidecars {
+	s := &Sidecars{set: set, options: options, configs: configs}
+	s.index = sidecar.NewIndex(set, cmp.Or(options.TrustDomain, spiffe.DefaultTrustDomain), func(namespace string, labels map[string]string) bool {
+		return s.selection(namespace, labels).Strict
+	})
+	return s
+}
+
+// secure has the services of a merged configuration reached over TLS where their pods have sidecars, by the pods' identities.
+// A service that is reached over TLS already, as by a BackendTLSPolicy, stays as it is: the application ends that TLS.
+func (s *Sidecars) secure(c *model.Config) {
+	tls := map[string]*model.ServiceTLS{}
+	for _, o := range s.index.Services() {
+		tls[o.Extends] = o.TLS
+	}
+	own := false
+	for i := range c.Services {
+		by := tls[c.Services[i].Name]
+		if by == nil || c.Services[i].TLS != nil {
+			continue
+		}
+		if !own {
+			c.Services, own = slices.Clone(c.Services), true
+		}
+		c.Services[i].TLS = by
+	}
 }
 
 // Outbound returns what every sidecar has for what its pod calls, and what of it cannot be served. Its listeners are
@@ -50,9 +79,6 @@ func (s *Sidecars) Inbound(namespace, pod string) (*model.Config, []model.Omissi
 
 // prepare makes what all have in common.
 func (s *Sidecars) prepare() {
-	s.index = sidecar.NewIndex(s.set, cmp.Or(s.options.TrustDomain, spiffe.DefaultTrustDomain), func(namespace string, labels map[string]string) bool {
-		return s.selection(namespace, labels).Strict
-	})
 	s.supply = model.NewSupply(append(s.configs[:len(s.configs):len(s.configs)], s.index.Shared())...)
 	s.outbound, s.left = s.complete("", s.index.Outbound())
 }

@@ -132,9 +132,12 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	}
 	r.Findings = set.Unused(r.Findings, uses)
 	if t.options.Mesh {
-		r.Sidecars = &Sidecars{set: set, options: t.options, configs: configs}
+		r.Sidecars = newSidecars(set, t.options, configs)
 	}
 	config := model.Merge(configs...)
+	if r.Sidecars != nil {
+		r.Sidecars.secure(&config)
+	}
 	if t.options.PathPolicy == model.PathStrict {
 		config.DefaultPathPolicy(t.options.PathPolicy)
 	}

@@ -129,10 +129,9 @@ func (x *Index) portsOf(p *workload.Pods) []podPort {
 	return portsOf(p, x.services[p.Namespace], meshProtocol)
 }
 
-// Shared is what the sidecars have in common, of which each takes what it needs (model.Supply): which pods prove an identity
-// behind each Service, and the services of pods themselves.
-func (x *Index) Shared() model.Config {
-	var cfg model.Config
+// Services says which pods prove an identity behind each Service, as services that extend those of the dialects. Services
+// without such pods are not among them.
+func (x *Index) Services() (all []model.Service) {
 	for _, s := range x.set.Services {
 		pods := x.behind(s)
 		if len(pods) == 0 {
@@ -143,12 +142,19 @@ func (x *Index) Shared() model.Config {
 				continue
 			}
 			name := model.ServiceName(s.Namespace, s.Name, s.Spec.Ports[i].Port)
-			cfg.Services = append(cfg.Services, model.Service{
+			all = append(all, model.Service{
 				Name: name, Extends: name, Protocol: model.HTTP, TLS: tlsOf(strings.Join([]string{s.Name, s.Namespace, "svc"}, "."), pods),
 				Ref: model.Ref{Kind: model.KindService, Namespace: s.Namespace, Name: s.Name, Field: model.FieldAt("spec.ports", i)},
 			})
 		}
 	}
+	return all
+}
+
+// Shared is what the sidecars have in common, of which each takes what it needs (model.Supply): which pods prove an identity
+// behind each Service, and the services of pods themselves.
+func (x *Index) Shared() model.Config {
+	cfg := model.Config{Services: x.Services()}
 	var all []model.PodIdentity
 	for _, a := range slices.SortedFunc(maps.Keys(x.at), netip.Addr.Compare) {
 		p := x.at[a]

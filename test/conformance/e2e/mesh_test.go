@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -105,6 +106,30 @@ func TestMeshedPods(t *testing.T) {
 			return nil
 		})
 	}
+	// A Gateway of a namespace without sidecars has an identity, too.
+	w.apply(fmt.Sprintf(`
+apiVersion: gateway.networking.k8s.io/v1beta1
+kind: ReferenceGrant
+metadata: {name: routes}
+spec:
+  from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: %s}]
+  to: [{group: "", kind: Service}]
+`, out.namespace))
+	url := out.gateway("edge")
+	out.apply(fmt.Sprintf(`
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: pay}
+spec:
+  parentRefs: [{name: edge}]
+  rules: [{backendRefs: [{name: pay, namespace: %s, port: 80}]}]
+`, w.namespace))
+	out.eventually(func() error {
+		if a, err := get(out.Context(), url); a.Status != http.StatusOK { // its answer is no toy's
+			return fmt.Errorf("the Gateway answers %d, %v", a.Status, err)
+		}
+		return nil
+	})
 }
 
 // TestNoWayLeadsAroundARuleInPods sends the ways around the rules of package test/access from one pod to another, by way of
