@@ -24,7 +24,7 @@ var importTable = map[string][]string{
 	"internal/visible":            {},
 	"internal/resource":           {"internal/finding", "internal/model", "internal/spare", "internal/visible", "api/convert", "api/split", "api/specs"},
 	"internal/resource/crds":      {},
-	"internal/dialect":            {"internal/dialect/access", "internal/dialect/sidecar", "internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/dialect/roles", "internal/dialect/rollouts", "internal/resource", "internal/workload", "internal/model", "internal/rollout/provider"},
+	"internal/dialect":            {"internal/dialect/access", "internal/dialect/sidecar", "internal/dialect/core", "internal/dialect/gateway", "internal/dialect/smi", "internal/dialect/roles", "internal/dialect/rollouts", "internal/dialect/tlsconfig", "internal/resource", "internal/workload", "internal/model", "internal/rollout/provider"},
 	"internal/dialect/core":       {"internal/resource", "internal/model", "internal/reach"},
 	"internal/dialect/gateway":    {"internal/resource", "internal/resource/crds", "internal/model"},
 	"internal/dialect/smi":        {"internal/dialect/routegroup", "internal/resource", "internal/model", "api/convert", "api/split", "api/specs", "deploy/crds"},
@@ -63,7 +63,7 @@ var importTable = map[string][]string{
 		"internal/routing", "internal/telemetry", "internal/loglimit", "internal/model", "internal/budget", "internal/clock", "internal/pace",
 	},
 	"internal/control": {
-		"internal/dialect", "internal/dialect/sidecar", "internal/identity/spiffe", "internal/resource", "internal/finding", "internal/model",
+		"internal/dialect", "internal/dialect/sidecar", "internal/dialect/tlsconfig", "internal/identity/spiffe", "internal/resource", "internal/finding", "internal/model",
 		"internal/routing", "internal/spare", "internal/workload",
 	},
 	"internal/diff":            {"internal/policy", "internal/routing", "internal/model"},
@@ -100,7 +100,7 @@ var importTable = map[string][]string{
 	"internal/flags":              {"internal/identity/spiffe", "internal/model"},
 	"internal/process":            {"internal/flags", "internal/loglimit", "internal/socket", "internal/spare", "internal/telemetry", "internal/visible"},
 	"internal/controller": {
-		"internal/control", "internal/dialect", "internal/dialect/gateway", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/identity/spiffe", "internal/identity/workload", "internal/inject", "internal/loglimit", "internal/kube",
+		"internal/control", "internal/dialect", "internal/dialect/gateway", "internal/dialect/tlsconfig", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/identity/spiffe", "internal/identity/workload", "internal/inject", "internal/loglimit", "internal/kube",
 		"internal/kube/access", "internal/kube/admission", "internal/kube/aggregated", "internal/kube/conversion", "internal/kube/infra", "internal/kube/release", "internal/kube/replica", "internal/kube/scrape", "internal/kube/trust", "internal/kube/webhook",
 		"internal/rollout", "internal/rollout/provider", "internal/metrics", "internal/metrics/embedded", "internal/metrics/prometheus", "internal/metrics/rest", "internal/metrics/schema", "internal/model", "internal/process", "internal/reach", "internal/resource", "internal/tapping",
 		"internal/task", "internal/telemetry", "api/metrics", "api/rollouts",
@@ -151,6 +151,7 @@ var importTable = map[string][]string{
 	"docs/recording":       {},
 	"examples":             {},
 
+	"internal/dialect/tlsconfig":        {"internal/resource", "internal/model", "internal/workload", "api/tlsconfig", "deploy/crds"},
 	"internal/dialect/access":           {"internal/dialect/routegroup", "internal/identity/spiffe", "internal/workload", "internal/resource", "internal/model", "api/access", "api/specs", "deploy/crds"},
 	"internal/dialect/sidecar":          {"internal/identity/spiffe", "internal/workload", "internal/resource", "internal/model"},
 	"internal/identity/folder":          {"internal/identity", "internal/identity/claim", "internal/identity/spiffe"},

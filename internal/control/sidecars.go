@@ -3,9 +3,11 @@ package control
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/weirmesh/weir/internal/dialect/sidecar"
+	"github.com/weirmesh/weir/internal/dialect/tlsconfig"
 	"github.com/weirmesh/weir/internal/identity/spiffe"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
@@ -19,13 +21,44 @@ type Sidecars struct {
 	options Options
 	configs []model.Config // of the dialects
 
-	once   sync.Once
-	supply *model.Supply
-	index  *sidecar.Index
+	index    *sidecar.Index
+	once     sync.Once
+	supply   *model.Supply
 
 	every    sync.Once
 	outbound *model.Config
 	left     []model.Omission
+
+	read sync.Once
+	tls  *tlsconfig.Index
+}
+
+func newSidecars(set *resource.Set, options Options, configs []model.Config) *Sidecars {
+	s := &Sidecars{set: set, options: options, configs: configs}
+	s.index = sidecar.NewIndex(set, cmp.Or(options.TrustDomain, spiffe.DefaultTrustDomain), func(namespace string, labels map[string]string) bool {
+		return s.selection(namespace, labels).Strict
+	})
+	return s
+}
+
+// secure has the services of a merged configuration reached over TLS where their pods have sidecars, by the pods' identities.
+// A service that is reached over TLS already, as by a BackendTLSPolicy, stays as it is: the application ends that TLS.
+func (s *Sidecars) secure(c *model.Config) {
+	tls := map[string]*model.ServiceTLS{}
+	for _, o := range s.index.Services() {
+		tls[o.Extends] = o.TLS
+	}
+	own := false
+	for i := range c.Services {
+		by := tls[c.Services[i].Name]
+		if by == nil || c.Services[i].TLS != nil {
+			continue
+		}
+		if !own {
+			c.Services, own = slices.Clone(c.Services), true
+		}
+		c.Services[i].TLS = by
+	}
 }
 
 // Outbound returns what every sidecar has for what its pod calls that does not ask for its destinations (To), and what of it cannot be served. Its listeners are
@@ -69,7 +102,6 @@ func (s *Sidecars) To(to netip.AddrPort) *model.Config {
 
 // prepare makes what all have in common.
 func (s *Sidecars) prepare() {
-	s.index = sidecar.NewIndex(s.set, cmp.Or(s.options.TrustDomain, spiffe.DefaultTrustDomain))
 	s.supply = model.NewSupply(append(s.configs[:len(s.configs):len(s.configs)], s.index.Shared())...)
 }
 
@@ -79,4 +111,15 @@ func (s *Sidecars) complete(owner model.Owner, own model.Config) (*model.Config,
 		config.DefaultPathPolicy(s.options.PathPolicy)
 	}
 	return config.Sound()
+}
+
+// Names are the DNS names that TLSConfigs give the certificate of a pod of a namespace with labels. The pod may be none of
+// the set's yet.
+func (s *Sidecars) Names(namespace string, labels map[string]string) []string {
+	return s.selection(namespace, labels).Names
+}
+
+func (s *Sidecars) selection(namespace string, labels map[string]string) tlsconfig.Selection {
+	s.read.Do(func() { s.tls = tlsconfig.NewIndex(s.set, s.options.SubjectNames) })
+	return s.tls.Of(namespace, labels)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/dialect/sidecar"
+	"github.com/weirmesh/weir/internal/dialect/tlsconfig"
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
@@ -66,6 +67,8 @@ type Options struct {
 	// Deny and TrustDomain are those of access.Options.
 	Deny        model.Deny
 	TrustDomain string
+	// SubjectNames are names that pods may have beside those of Services, by TLSConfigs.
+	SubjectNames []tlsconfig.Grant
 }
 
 // Translate runs every dialect over the set and merges what they say. It is pure. What of the model is not valid, which no
@@ -91,7 +94,7 @@ func NewTranslator(o Options) *Translator {
 	for _, d := range o.dialects() {
 		t.translates = append(t.translates, d.New(dialect.Options{
 			Serve: o.Serve, ProxyPerGateway: o.ProxyPerGateway, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies, ExclusiveHostnames: o.ExclusiveHostnames,
-			Deny: o.Deny, TrustDomain: o.TrustDomain, Sidecar: o.Sidecar, Mesh: o.Mesh,
+			Deny: o.Deny, TrustDomain: o.TrustDomain, Sidecar: o.Sidecar, Mesh: o.Mesh, SubjectNames: o.SubjectNames,
 		}))
 	}
 	return t
@@ -129,9 +132,12 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	}
 	r.Findings = set.Unused(r.Findings, uses)
 	if t.options.Mesh {
-		r.Sidecars = &Sidecars{set: set, options: t.options, configs: configs}
+		r.Sidecars = newSidecars(set, t.options, configs)
 	}
 	config := model.Merge(configs...)
+	if r.Sidecars != nil {
+		r.Sidecars.secure(&config)
+	}
 	if t.options.PathPolicy == model.PathStrict {
 		config.DefaultPathPolicy(t.options.PathPolicy)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/weirmesh/weir/internal/dialect/tlsconfig"
 	"github.com/weirmesh/weir/internal/feed"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/identity/spiffe"
@@ -23,17 +24,23 @@ import (
 type meshFlags struct {
 	on        bool
 	authority string
-	sidecars  *inject.Settings // what flags set of them
+	names     []string
+	grants    []tlsconfig.Grant // of names
+	sidecars  *inject.Settings  // what flags set of them
 }
 
 func (m *meshFlags) flags(f *pflag.FlagSet) {
 	f.BoolVar(&m.on, "mesh", false, "put sidecars into pods whose namespaces or labels ask for it, sign their identities, and give them their configurations, at the feed's address")
 	f.StringVar(&m.authority, "mesh-authority-secret", "", "`name` of a Secret in --namespace whose authority signs them, with tls.crt, tls.key and ca.crt as cert-manager writes it; without one, the controller makes an authority")
+	f.StringSliceVar(&m.names, "mesh-subject-names", nil, "`namespace=name,...` of DNS names that TLSConfigs of a namespace may give its pods' certificates beside those of its Services; *.name allows all names under it")
 	m.sidecars = inject.NewSettings()
 	m.sidecars.Flags(f)
 }
 
-func (m *meshFlags) check() error {
+func (m *meshFlags) check() (err error) {
+	if m.grants, err = tlsconfig.ParseGrants(m.names); err != nil {
+		return flags.Errorf("--mesh-subject-names: %w", err)
+	}
 	if m.authority == "" {
 		return nil
 	}
@@ -63,9 +70,22 @@ func newIdentities(c *controlPlane) *identities {
 		Sample: spiffe.Scheme + c.trustDomain + "/ns/sample/sa/sample", Logger: c.log,
 	}}
 	pods := &replica.Pods{Client: c.client, Audience: infra.Audience, Namespaces: c.namespaces}
-	i.issuer = workload.Issuer{Authority: i.authority.Current, TrustDomain: c.trustDomain, Attest: pods.Attest}
+	i.issuer = workload.Issuer{Authority: i.authority.Current, TrustDomain: c.trustDomain, Attest: pods.Attest, Names: c.subjectNames}
 	c.feeds.Sign, c.tokens.Pods = i.sign, pods
 	return i
+}
+
+// errNotRead is returned while it is not known which TLSConfigs there are. A certificate signed meanwhile would lack its
+// names until its renewal.
+var errNotRead = errors.New("the TLSConfigs of the cluster are not known yet")
+
+// subjectNames are the DNS names that TLSConfigs give a pod, by the labels that it has now.
+func (c *controlPlane) subjectNames(p *workload.Pod) ([]string, error) {
+	r := c.latest.Load()
+	if r == nil || r.Sidecars == nil {
+		return nil, errNotRead
+	}
+	return r.Sidecars.Names(p.Namespace, p.Labels), nil
 }
 
 // sign implements feed.Server.Sign.

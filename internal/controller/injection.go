@@ -49,7 +49,7 @@ func (c *controlPlane) asking() (all []string) {
 	}
 	for _, n := range r.Set.Namespaces {
 		d := c.pods.Settings.Ask(n.Name, n.Labels, &corev1.Pod{})
-		if d.Outcome == inject.Injected {
+		if d.Outcome == inject.Injected && n.DeletionTimestamp == nil {
 			all = append(all, n.Name)
 		}
 	}

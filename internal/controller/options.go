@@ -208,6 +208,7 @@ func (o *Options) translation() control.Options {
 	options := control.InCluster()
 	options.Names, options.PathPolicy, options.ExclusiveHostnames, options.Dialects = &o.names, o.pathPolicy, o.exclusive, o.Dialects
 	options.Deny, options.TrustDomain, options.Mesh = o.deny, o.trustDomain, o.mesh.on
+	options.SubjectNames = o.mesh.grants
 	return options
 }
 

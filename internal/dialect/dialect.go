@@ -16,6 +16,7 @@ import (
 	"github.com/weirmesh/weir/internal/dialect/rollouts"
 	"github.com/weirmesh/weir/internal/dialect/sidecar"
 	"github.com/weirmesh/weir/internal/dialect/smi"
+	"github.com/weirmesh/weir/internal/dialect/tlsconfig"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/rollout/provider"
@@ -55,6 +56,8 @@ type Options struct {
 	Mesh bool
 	// TrustedProxies is gateway.Options.TrustedProxies, and for listeners that no Gateway has.
 	TrustedProxies []netip.Prefix
+	// SubjectNames is tlsconfig.Options.Grants.
+	SubjectNames []tlsconfig.Grant
 }
 
 // Result is what a dialect makes of a set.
@@ -140,8 +143,14 @@ func All() List {
 		{"access", slices.Concat(workload.Kinds(), access.Kinds()), access.Codes(), func(o Options) func(*resource.Set, Known) Result {
 			return func(set *resource.Set, _ Known) (r Result) {
 				r.Config, r.Statuses, r.Events, r.Findings = access.Translate(set, access.Options{
-					Partial: o.Partial, Deny: o.Deny, TrustDomain: o.TrustDomain, Sidecar: o.Sidecar.Name != "" || o.Mesh, Unenforced: o.ProxyPerGateway && !o.Partial,
+					Partial: o.Partial, Deny: o.Deny, TrustDomain: o.TrustDomain, Sidecar: o.Sidecar.Name != "" || o.Mesh, Unenforced: o.ProxyPerGateway && !o.Partial && !o.Mesh, Mesh: o.Mesh && !o.Partial,
 				})
+				return r
+			}
+		}},
+		{"tlsconfig", tlsconfig.Kinds(), tlsconfig.Codes(), func(o Options) func(*resource.Set, Known) Result {
+			return func(set *resource.Set, _ Known) (r Result) {
+				r.Statuses, r.Events, r.Findings = tlsconfig.Translate(set, tlsconfig.Options{Grants: o.SubjectNames, Partial: o.Partial})
 				return r
 			}
 		}},

@@ -139,6 +139,9 @@ func WriteFailure(err error) *Failure {
 func ConnectFailure(err error) *Failure {
 	var te *upstream.TLSError
 	if errors.As(err, &te) {
+		if errors.Is(err, upstream.ErrNoIdentity) {
+			return &Failure{Status: 503, Reason: telemetry.BackendTLS, Detail: "the proxy has no identity yet, which the backend requires", Err: err, retry: true}
+		}
 		if te.Reason == upstream.TLSNoHTTP2 {
 			return &Failure{Status: 502, Reason: telemetry.BackendProtocol, Detail: "the backend does not speak HTTP/2", Err: err, retry: true, unreached: true}
 		}

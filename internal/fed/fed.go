@@ -5,13 +5,18 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
+	"sync"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weirmesh/weir/internal/dataplane"
 	"github.com/weirmesh/weir/internal/feed"
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/identity/spiffe"
+	"github.com/weirmesh/weir/internal/identity/workload"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/tapping"
@@ -19,7 +24,9 @@ import (
 	"github.com/weirmesh/weir/internal/tracing/otlp"
 )
 
-// Proxy is a data plane that serves configurations from a controller's feed, as its command line says.
+// Proxy is a data plane that serves configurations from a controller's feed, as its command line says. Once one of them
+// leads to pods that are known by identities, it has an identity of its own signed by the controller, and renews it. What
+// needs none is served without waiting for that.
 type Proxy struct {
 	serve    dataplane.Options
 	gateway  string
@@ -69,6 +76,13 @@ func (o *Proxy) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	o.serve.Gateway, o.serve.At = o.gateway, o.pod
+	source := &workload.Source{Logger: log}
+	o.serve.Identities = func(name string) *spiffe.Identity {
+		if name == model.WorkloadIdentity {
+			return source.Identity()
+		}
+		return nil
+	}
 	plane, closeLog, err := o.serve.Open(stdout, stderr, log, processLog, nil)
 	if err != nil {
 		return err
@@ -77,9 +91,30 @@ func (o *Proxy) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	if o.stateDir != "" {
 		client.StateFile = filepath.Join(o.stateDir, "configuration")
 	}
+	source.Sign = client.Sign
 	client.Taps = func(s *feed.Stream, end func()) error { return tapping.Serve(s, end, plane.Metrics) }
 	err = plane.Run(ctx, func(ctx context.Context) error {
-		return client.Run(ctx, (&applied{plane: plane, none: "the Gateway has no listener that can be served"}).apply)
+		applied := &applied{plane: plane, none: "the Gateway has no listener that can be served"}
+		needed := make(chan struct{})
+		need := sync.OnceFunc(func() { close(needed) })
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-needed:
+				return source.Run(ctx)
+			}
+		})
+		group.Go(func() error {
+			return client.Run(ctx, func(c *model.Config) error {
+				if slices.ContainsFunc(c.Services, func(s model.Service) bool { return s.TLS != nil && s.TLS.Identity() != "" }) {
+					need()
+				}
+				return applied.apply(c)
+			})
+		})
+		return group.Wait()
 	})
 	if e := closeLog(); err == nil {
 		err = e

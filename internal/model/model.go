@@ -113,7 +113,7 @@ type Route struct {
 	// ClientCertificate names the entry of Config.Certificates, or the identity (see IdentityPrefix), that is presented to
 	// services with TLS which the route leads to, also by splits and for copies; empty presents none. It is the Gateways':
 	// a route that is attached to Gateways with different ones is there once for each. Where an identity is presented, TLS
-	// is 1.3.
+	// is 1.3. To a service that is known by an identity (ServiceTLS.CAs), that identity is presented, unless this names one.
 	ClientCertificate string       `json:"clientCertificate,omitempty"`
 	Attachments       []Attachment `json:"attachments"`
 	Rules             []Rule       `json:"rules"`

@@ -242,3 +242,25 @@ func TestWorkMayBeAsMuchAsTheBound(t *testing.T) {
 		}
 	}
 }
+
+func TestATableKnowsThePortsOfRulesForRequests(t *testing.T) {
+	for name, c := range map[string]struct {
+		change      func(*model.Policy)
+		at80, at443 bool
+	}{
+		"requests":            {nil, true, true},
+		"with conditions":     {func(p *model.Policy) { p.Methods = []string{"GET"} }, true, true},
+		"that allow nothing":  {func(p *model.Policy) { p.Void = "paths is empty" }, true, true},
+		"at a port":           {func(p *model.Policy) { p.Ports = []int32{80} }, true, false},
+		"at no port":          {func(p *model.Policy) { p.Ports = []int32{} }, false, false},
+		"of another workload": {func(p *model.Policy) { p.Targets[0].Name = "other" }, false, false},
+		"of connections":      {func(p *model.Policy) { p.Traffic = model.TrafficTCP }, false, false},
+		"of everything":       {func(p *model.Policy) { p.Traffic = model.TrafficAny }, false, false},
+		"of datagrams":        {func(p *model.Policy) { p.Traffic = model.TrafficUDP }, false, false},
+	} {
+		table := Compile(web(), []model.Policy{aPolicy(c.change)})
+		if table.JudgesRequests(80) != c.at80 || table.JudgesRequests(443) != c.at443 {
+			t.Errorf("%s: %t, %t", name, table.JudgesRequests(80), table.JudgesRequests(443))
+		}
+	}
+}

@@ -81,6 +81,9 @@ func sidecarOf(t *testing.T, edit func(*model.Config)) (meaning func(string) str
 	source.have(t, ca.Workload(t, cartID, nil), ca.Pool())
 	sockets := map[string]string{}
 	meant := map[string]netip.AddrPort{} // by the address that is dialled in its stead
+	for i, to := range []string{"10.96.0.1:80", app["http"], app["bytes"]} {
+		meant[fmt.Sprintf("127.0.1.%d", i+1)] = netip.MustParseAddrPort(to)
+	}
 	serve(t, cfg, func(o *Options) {
 		o.Identities, o.Pod, o.MaxPasses = source.of, []netip.Addr{netip.MustParseAddr(own)}, 2 // once out, once in
 		o.Listen = func(network, address string) (socket.Bound, error) {
@@ -97,9 +100,6 @@ func sidecarOf(t *testing.T, edit func(*model.Config)) (meaning func(string) str
 			return netip.AddrPort{}, syscall.ENOENT
 		}
 	})
-	for i, to := range []string{"10.96.0.1:80", app["http"], app["bytes"]} {
-		meant[fmt.Sprintf("127.0.1.%d", i+1)] = netip.MustParseAddrPort(to)
-	}
 	return func(to string) string {
 		for host, address := range meant {
 			if address.String() == to {

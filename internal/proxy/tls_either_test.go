@@ -112,7 +112,7 @@ func TestTLSMayBeginLateAndInPieces(t *testing.T) {
 		t.Errorf("in pieces: %v", err)
 	}
 	late := dial(t, s.addr())
-	until(t, "the connection is accepted", func() bool { return s.connections.Load() == 1 })
+	until(t, "the connection is accepted", func() bool { return s.connections.Load() == 2 })
 	if socket.CanPoll {
 		until(t, "the connection is not parked", func() bool { return s.withGoroutine() == 0 })
 	}

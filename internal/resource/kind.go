@@ -29,7 +29,8 @@ type Kind struct {
 	// Decoder makes the typed objects. Objects is their place in a Set; nil means that they have none.
 	Decoder Decoder
 	Objects Store
-	// Complete, if set, recognises objects written without their proper apiVersion, and returns that.
+	// Complete, if set, recognises objects written without their proper apiVersion, and returns that. It may put into u what
+	// such objects have elsewhere.
 	Complete func(apiVersion, kind string, u map[string]any) (full string, ok bool)
 
 	// Strict means that an unknown field, or null, makes an object invalid, as without it the object would allow more than

@@ -156,3 +156,32 @@ func TestARouteOfAnUnknownKindKeepsItsRequestsBack(t *testing.T) {
 		}
 	}
 }
+
+// TestAPortThatDetectsHasRoutesOfBothKinds and is its listener's alone.
+func TestAPortThatDetectsHasRoutesOfBothKinds(t *testing.T) {
+	cfg := connections([]model.Backend{{Service: "ns/a:80", Weight: 1}})
+	cfg.Listeners[0].Protocol, cfg.Listeners[0].Detect = model.HTTP, true
+	cfg.Routes = append(cfg.Routes, model.Route{
+		Ref: model.Ref{Kind: "HTTPRoute", Namespace: "ns", Name: "requests"}, Attachments: []model.Attachment{{Listener: "db", Hostnames: []string{"*"}}},
+		Rules: []model.Rule{{Matches: []model.Match{{Path: model.PathMatch{Type: model.Prefix, Value: "/"}}}}},
+	})
+	p := compiled(t, cfg, nil).Ports()[0]
+	if !p.Detect || !p.Connections() || p.Rule() == nil || p.Rule().Route.Ref.Name != "r0" {
+		t.Errorf("%+v, rule %+v", p, p.Rule())
+	}
+	var d Decision
+	if !p.Listener("a").Match(&Request{Host: "a", Method: "GET", Path: "/"}, &d) || d.Rule.Route.Ref.Name != "requests" {
+		t.Errorf("requests get %+v", d.Rule)
+	}
+	for _, detects := range []bool{true, false} {
+		both := *cfg
+		both.Listeners = []model.Listener{cfg.Listeners[0], {Name: "other", Port: 5432, Protocol: model.HTTP, Hostname: "a.example", Detect: detects}}
+		if detects {
+			both.Listeners[0], both.Listeners[1] = both.Listeners[1], both.Listeners[0]
+		}
+		table, left := Compile(&both, nil)
+		if len(left) == 0 || !strings.Contains(left[0].Reason, "has its port alone") || len(table.Listeners()) != 1 {
+			t.Errorf("left out %v", left)
+		}
+	}
+}

@@ -14,6 +14,9 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 )
 
+// ErrNoIdentity is why a service is not reached for which the process needs an identity that it does not have, yet or any more.
+var ErrNoIdentity = errors.New("no identity")
+
 // workloads is the part of a TLS identity that comes from Options.Identities: it is asked for at each handshake, so that
 // what was renewed counts at once. Connections that exist are not touched. Names are empty for none.
 type workloads struct {
@@ -33,6 +36,9 @@ func (w *workloads) read(t *model.ServiceTLS, client string) error {
 	}
 	if w.believes = t.Identity(); w.believes == "" {
 		return nil
+	}
+	if w.presents == "" { // what else the route presents is for other services
+		w.presents = w.believes
 	}
 	if len(t.SubjectAltNames) == 0 && t.Pods == nil {
 		return fmt.Errorf("no SPIFFE ID to check the certificate against, and %q vouches for these alone", w.believes)
@@ -63,7 +69,7 @@ func (w *workloads) configure(base *tls.Config) (config *tls.Config, until *time
 	if w.presents != "" {
 		own := w.source(w.presents)
 		if own == nil {
-			return nil, nil, fmt.Errorf("there is no certificate yet for %q", w.presents)
+			return nil, nil, fmt.Errorf("%w: there is no certificate yet for %q", ErrNoIdentity, w.presents)
 		}
 		// It is presented to every server that asks, whatever authorities the server names.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -74,7 +80,7 @@ func (w *workloads) configure(base *tls.Config) (config *tls.Config, until *time
 	if w.believes != "" {
 		own := w.source(w.believes)
 		if own == nil {
-			return nil, nil, fmt.Errorf("there are no roots yet for %q", w.believes)
+			return nil, nil, fmt.Errorf("%w: there are no roots yet for %q", ErrNoIdentity, w.believes)
 		}
 		// The library would check a host name. VerifyConnection runs for resumed sessions, too.
 		config.InsecureSkipVerify = true

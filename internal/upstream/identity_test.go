@@ -437,3 +437,34 @@ func TestEachPodProvesToBeItself(t *testing.T) {
 		t.Errorf("%d endpoints are kept of what clients meant", len(s.endpoints))
 	}
 }
+
+// TestAServiceKnownByIdentityIsShownThatIdentity has a route present nothing, or the certificate that is for other services.
+func TestAServiceKnownByIdentityIsShownThatIdentity(t *testing.T) {
+	ca := peertest.NewAuthority(t)
+	for _, presented := range []string{"", "ns/client"} {
+		var seen atomic.Pointer[string]
+		config := cart(ca.Workload(t, cartID, nil))
+		config.VerifyConnection = func(s tls.ConnectionState) error {
+			if len(s.PeerCertificates[0].URIs) > 0 {
+				seen.Store(new(s.PeerCertificates[0].URIs[0].String()))
+			}
+			return nil
+		}
+		srv := tlsEcho(t, config)
+		source := &identities{}
+		e := presenting(t, newSet(t, Options{Identities: source.of}), srv.address(), cartTLS, presented)
+		if _, err := e.Dial(time.Time{}); !errors.Is(err, ErrNoIdentity) {
+			t.Errorf("%q without an identity: %v", presented, err)
+		}
+		source.have(t, ca.Workload(t, shopID, nil), ca.Pool())
+		c, err := e.Dial(time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		exchange(t, c, "with an identity")
+		c.Close()
+		if got := seen.Load(); got == nil || *got != shopID {
+			t.Errorf("%q: the endpoint is shown %v", presented, got)
+		}
+	}
+}

@@ -2,13 +2,10 @@ package access
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -83,7 +80,7 @@ spec: {matches: {ports: [8080]}}
 
 // field is a running sidecar in front of a recorder.
 type field struct {
-	*recorder
+	*Recorder
 	dir         string
 	trust       *folder.Folder
 	main, other string // where ports 8080 and 8081 of the workload are accepted
@@ -93,13 +90,17 @@ type field struct {
 // start starts the sidecar. The recorder is behind both ports.
 func start(t *testing.T) *field {
 	t.Helper()
-	f := &field{recorder: record(t), dir: t.TempDir()}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &field{Recorder: Record(l), dir: t.TempDir()}
+	t.Cleanup(f.Stop)
 	files := filepath.Join(f.dir, "cart.yaml")
 	if err := os.WriteFile(files, []byte(manifests), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	trust := filepath.Join(f.dir, "trust")
-	var err error
 	if f.trust, err = folder.Make(trust, "", "cluster.local", time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -133,9 +134,6 @@ func (f *field) issue(t *testing.T, p folder.Pod, life time.Duration) tls.Certif
 	return c
 }
 
-// patience is how long an answer may take before the test fails.
-const patience = 20 * time.Second
-
 func dial(address, protocol string, certificates ...tls.Certificate) (*tls.Conn, error) {
 	d := tls.Dialer{Config: &tls.Config{Certificates: certificates, NextProtos: []string{protocol}, InsecureSkipVerify: true}}
 	c, err := d.Dial("tcp", address)
@@ -145,53 +143,15 @@ func dial(address, protocol string, certificates ...tls.Certificate) (*tls.Conn,
 	return c.(*tls.Conn), c.SetDeadline(time.Now().Add(patience))
 }
 
-func isTimeout(err error) bool {
-	var n net.Error
-	return errors.As(err, &n) && n.Timeout()
-}
-
-// last is a request that is permitted, by which a connection ends.
-const last = "GET /public/end HTTP/1.1\r\nHost: cart\r\nConnection: close\r\n\r\n"
-
-// send sends the way and a last request, and reads until the connection ends.
-func (w *way) send(c *tls.Conn) (answer string, err error) {
-	if _, err := io.WriteString(c, w.bytes+last); err != nil {
-		return "", nil // it was closed before, which is an answer
-	}
-	if err := c.CloseWrite(); err != nil {
-		return "", nil
-	}
-	all, err := io.ReadAll(c)
-	if err != nil && !isTimeout(err) {
-		err = nil
-	}
-	return string(all), err
-}
-
 // judge says what the backend received that it should not have; most are the requests that may be there.
 func (f *field) judge(t *testing.T, name string, most int) (reached int) {
 	t.Helper()
-	requests, tunnels, faults := f.take()
-	for i := range requests {
-		r := &requests[i]
-		if strings.Contains(r.line, " /public/end ") {
-			continue
-		}
-		reached++
-		if why := r.forbidden(); why != "" {
-			t.Errorf("%s: %s; the backend got\n%q, trailers %q", name, why, r.raw, r.trailers)
-		}
+	reached, wrong := f.Judge()
+	for _, what := range wrong {
+		t.Errorf("%s: %s", name, what)
 	}
 	if reached > most {
 		t.Errorf("%s: %d requests reached the backend", name, reached)
-	}
-	for _, tunnel := range tunnels {
-		if protocol, _, _ := strings.Cut(tunnel, ": "); !strings.EqualFold(protocol, "websocket") {
-			t.Errorf("%s: bytes pass that no rule judges: %q", name, tunnel)
-		}
-	}
-	for _, fault := range faults {
-		t.Errorf("%s: %s", name, fault)
 	}
 	return reached
 }

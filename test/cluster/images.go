@@ -28,6 +28,7 @@ const (
 	weirName   = "weir:dev"
 	proxyName  = "weir-proxy:dev"
 	callerName = "caller:dev" // services and a client for tests, beside Weir
+	inpodName  = "inpod:dev"  // ways around access control, and what judges them
 	echoName   = "echo-basic:dev"
 )
 
@@ -69,7 +70,8 @@ func (b *builder) build(ctx context.Context, named []string, node bool) (files [
 		return nil, err
 	}
 	if slices.Contains(named, weirImage) {
-		programs = append(programs, image.Program{Dir: b.source, Package: "./caller", Tags: []string{callerName}})
+		programs = append(programs, image.Program{Dir: b.source, Package: "./caller", Tags: []string{callerName}},
+			image.Program{Dir: filepath.Join(b.source, "../.."), Package: "./test/access/inpod", Tags: []string{inpodName}})
 	}
 	if files, err = image.Build(ctx, b.dir, programs...); err != nil {
 		return nil, err

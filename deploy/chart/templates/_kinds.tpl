@@ -47,6 +47,9 @@
 - apiGroups: [access.smi-spec.io]
   resources: [trafficroles, trafficrolebindings, traffictargets, identitybindings]
   verbs: [get, list, watch]
+- apiGroups: [tls.smi-spec.io]
+  resources: [tlsconfigs]
+  verbs: [get, list, watch]
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gateways/status, listenersets/status, httproutes/status, grpcroutes/status, tcproutes/status, backendtlspolicies/status]
   verbs: [update]
@@ -55,6 +58,9 @@
   verbs: [update]
 - apiGroups: [access.smi-spec.io]
   resources: [trafficroles/status, trafficrolebindings/status, traffictargets/status, identitybindings/status]
+  verbs: [update]
+- apiGroups: [tls.smi-spec.io]
+  resources: [tlsconfigs/status]
   verbs: [update]
 {{- end }}
 

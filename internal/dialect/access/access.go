@@ -35,6 +35,8 @@ type Options struct {
 	Partial bool
 	// Unenforced says that nothing stands in front of the pods that the set is about, so that all is only told.
 	Unenforced bool
+	// Mesh says that pods of the set may have sidecars (workload.Object.Sidecar), which enforce what concerns them.
+	Mesh bool
 	// Sidecar says that the configuration is for a sidecar. Its workload is made even where there is nothing of access
 	// control: a sidecar closes a workload that the configuration does not have.
 	Sidecar bool
@@ -74,6 +76,9 @@ func Translate(set *resource.Set, options Options) (model.Config, []resource.Sta
 	t.statusesOfRoles()
 	if len(t.statuses) > 0 && t.options.Unenforced {
 		t.findings = append(t.findings, t.set.About(model.Ref{}, unenforced, severities))
+	}
+	if t.options.Mesh {
+		t.enforced()
 	}
 	resource.SortStatuses(t.statuses)
 	slices.SortStableFunc(t.events, func(a, b resource.Event) int {
@@ -202,7 +207,7 @@ func lacking(condition string, because []resource.Finding) resource.Condition {
 }
 
 var unenforced = resource.Problem(codeUnenforced, "NotEnforced", "",
-	"no proxy stands in front of the pods of this cluster: access control is judged and told, and denies nothing", "run the workloads behind weir run --as, or do not rely on access control yet")
+	"no proxy stands in front of the pods of this cluster: access control is judged and told, and denies nothing", "give the controller --mesh (chart: mesh.enabled) and the pods sidecars")
 
 // absent is the problem of a reference to an object that is not there, with what follows from it, or of which that is
 // not known.

@@ -106,8 +106,8 @@ var codes = []resource.Code{
 		Meaning: "Access control names something in a namespace that the controller does not watch, or of a kind that it may not read. Whether it exists, and which pods are meant, is not known.",
 		Fix:     "Let the controller watch the namespace, or grant it the permission."},
 	{ID: codeUnenforced, Severity: resource.Warning, Title: "access control not enforced",
-		Meaning: "A cluster has objects of access control, and no proxy stands in front of its pods. The objects are judged and their statuses written, and nothing is denied.",
-		Fix:     "Run the workloads behind weir run --as (docs/access.md), or do not rely on access control in this cluster."},
+		Meaning: "A cluster has objects of access control, and no proxy stands in front of the pods that they are about. The objects are judged and their statuses written, and nothing is denied.",
+		Fix:     "Give the pods sidecars (docs/mesh.md)."},
 }
 
 // Codes returns the codes of this package's findings, in order.

@@ -26,6 +26,8 @@ func TestTranslateGoldens(t *testing.T) {
 			o.Partial = true
 		case "cluster":
 			o.Unenforced = true
+		case "mesh":
+			o.Mesh = true
 		case "unseen": // of a cluster of which a part is watched, and not all kinds
 			set.Watched = []string{"blog"}
 			for _, k := range set.Kinds() {

@@ -20,6 +20,7 @@ import (
 type Index struct {
 	set         *resource.Set
 	trustDomain string
+	strict      func(namespace string, labels map[string]string) bool
 	all         []workload.Pods
 	pods        map[string]*workload.Pods     // Pods by "namespace/name"
 	at          map[netip.Addr]*workload.Pods // Pods by address
@@ -36,10 +37,11 @@ type destination struct {
 	ref      model.Ref
 }
 
-// NewIndex reads a set. The identities are of a trust domain.
-func NewIndex(set *resource.Set, trustDomain string) *Index {
+// NewIndex reads a set. The identities are of a trust domain. If strict is set, pods about whose namespace and labels it
+// says true refuse clients in plain text, as those whose annotation says so.
+func NewIndex(set *resource.Set, trustDomain string, strict func(namespace string, labels map[string]string) bool) *Index {
 	x := &Index{
-		set: set, trustDomain: trustDomain, all: workload.Of(set),
+		set: set, trustDomain: trustDomain, strict: strict, all: workload.Of(set),
 		pods: map[string]*workload.Pods{}, at: map[netip.Addr]*workload.Pods{}, services: map[string][]*corev1.Service{}, ports: map[*workload.Pods][]podPort{},
 	}
 	for i := range x.all {
@@ -127,10 +129,9 @@ func (x *Index) portsOf(p *workload.Pods) []podPort {
 	return portsOf(p, x.services[p.Namespace], meshProtocol)
 }
 
-// Shared is what the sidecars have in common, of which each takes what it needs (model.Supply): which pods prove an identity
-// behind each Service, and the services of pods themselves.
-func (x *Index) Shared() model.Config {
-	var cfg model.Config
+// Services says which pods prove an identity behind each Service, as services that extend those of the dialects. Services
+// without such pods are not among them.
+func (x *Index) Services() (all []model.Service) {
 	for _, s := range x.set.Services {
 		pods := x.behind(s)
 		if len(pods) == 0 {
@@ -141,12 +142,19 @@ func (x *Index) Shared() model.Config {
 				continue
 			}
 			name := model.ServiceName(s.Namespace, s.Name, s.Spec.Ports[i].Port)
-			cfg.Services = append(cfg.Services, model.Service{
+			all = append(all, model.Service{
 				Name: name, Extends: name, Protocol: model.HTTP, TLS: tlsOf(strings.Join([]string{s.Name, s.Namespace, "svc"}, "."), pods),
 				Ref: model.Ref{Kind: model.KindService, Namespace: s.Namespace, Name: s.Name, Field: model.FieldAt("spec.ports", i)},
 			})
 		}
 	}
+	return all
+}
+
+// Shared is what the sidecars have in common, of which each takes what it needs (model.Supply): which pods prove an identity
+// behind each Service, and the services of pods themselves.
+func (x *Index) Shared() model.Config {
+	cfg := model.Config{Services: x.Services()}
 	var all []model.PodIdentity
 	for _, a := range slices.SortedFunc(maps.Keys(x.at), netip.Addr.Compare) {
 		p := x.at[a]
@@ -217,7 +225,8 @@ func (x *Index) Sidecar(namespace, name string) (model.Config, []resource.Findin
 	if pod == nil || len(pod.Addresses) == 0 {
 		return model.Config{}, nil
 	}
-	t := &translator{set: x.set, options: Options{Namespace: namespace, Name: name, TrustDomain: x.trustDomain, Plain: !pod.Strict}, pod: pod}
+	plain := !pod.Strict && (x.strict == nil || !x.strict(namespace, pod.PodLabels))
+	t := &translator{set: x.set, options: Options{Namespace: namespace, Name: name, TrustDomain: x.trustDomain, Plain: plain}, pod: pod}
 	if a, ok := t.ownAddress(0); ok {
 		for _, p := range x.portsOf(pod) {
 			t.inboundPort(p, netip.AddrPortFrom(netip.Addr{}, uint16(p.number)), netip.AddrPortFrom(a.Addr(), uint16(p.number)))

@@ -23,6 +23,8 @@ type Pod struct {
 	Account string
 	// Owners are what runs it, the nearest first.
 	Owners []claim.Owner
+	// Labels are the pod's.
+	Labels map[string]string
 }
 
 // Issuer signs pods' certificates. All fields but Names and Now are required. Its methods may be called from any goroutine.
@@ -33,9 +35,9 @@ type Issuer struct {
 	// Attest returns the pod in which the holder of a token runs. It is called for each request, so that a pod that is
 	// gone gets no certificate. An error that wraps ErrRefused is about the token or the pod; others say nothing of them.
 	Attest func(ctx context.Context, token string) (*Pod, error)
-	// Names, if set, returns the DNS names that the pod's certificate has beside its ID. The caller has judged whether
-	// the pod may have them.
-	Names func(*Pod) []string
+	// Names, if set, returns the DNS names that the pod's certificate has beside its ID, or that these are
+	// not known yet. The caller has judged whether the pod may have them.
+	Names func(*Pod) ([]string, error)
 	// Now is the clock; nil is the system's.
 	Now func() time.Time
 }
@@ -81,7 +83,9 @@ func (i *Issuer) sign(pod *Pod, request []byte) ([]byte, error) {
 	w := identity.Workload{ID: id.String(), Life: Life}
 	w.Extensions = append(w.Extensions, extension)
 	if i.Names != nil {
-		w.DNSNames = i.Names(pod)
+		if w.DNSNames, err = i.Names(pod); err != nil {
+			return nil, err
+		}
 	}
 	now := time.Now()
 	if i.Now != nil {

@@ -54,7 +54,7 @@ func newWorld(t testing.TB) *world {
 		}
 		pod := cart
 		return &pod, nil
-	}, Names: func(*Pod) []string { return []string{"cart.shop.svc"} }}
+	}, Names: func(*Pod) ([]string, error) { return []string{"cart.shop.svc"}, nil }}
 	return w
 }
 

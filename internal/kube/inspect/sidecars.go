@@ -61,7 +61,7 @@ func (r *reader) sidecars(ctx context.Context, set *resource.Set) error {
 	}
 	all := map[string]*SidecarNamespace{}
 	for _, n := range set.Namespaces {
-		if label := n.Labels[inject.Label]; label != "" && label != inject.Disabled {
+		if label := n.Labels[inject.Label]; label != "" && label != inject.Disabled && n.DeletionTimestamp == nil {
 			all[n.Name] = &SidecarNamespace{Name: n.Name, Label: label}
 		}
 	}
@@ -69,7 +69,7 @@ func (r *reader) sidecars(ctx context.Context, set *resource.Set) error {
 	asking := &corev1.PodList{}
 	err := r.pages(ctx, "Pods (whether they have the sidecars that they ask for)", asking, func() {
 		for i := range asking.Items {
-			if n := asking.Items[i].Namespace; all[n] == nil {
+			if n := asking.Items[i].Namespace; all[n] == nil && asking.Items[i].DeletionTimestamp == nil {
 				all[n] = &SidecarNamespace{Name: n}
 			}
 		}

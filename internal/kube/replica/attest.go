@@ -61,7 +61,7 @@ func (p *Pods) Attest(ctx context.Context, token string) (*workload.Pod, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &workload.Pod{Namespace: r.namespace, Name: r.pod, UID: r.uid, Account: r.serviceAccount, Owners: owners}, nil
+	return &workload.Pod{Namespace: r.namespace, Name: r.pod, UID: r.uid, Account: r.serviceAccount, Owners: owners, Labels: pod.Labels}, nil
 }
 
 // running returns the pod of a token that was reviewed just now. An error that wraps workload.ErrRefused is about the token

@@ -2,6 +2,8 @@
 //
 //	caller serve NAME        HTTP at :8080, a greeting at :9000, lines back at :9001; until it is told to end
 //	caller get URL [N]       N requests, one connection each; prints a line for each: the status and the body, or "error ..."
+//	caller load URL SECONDS  requests from four clients that keep their connections, each every 10 ms; prints how many were answered
+//	                         by whom, and those that failed
 //	caller say ADDRESS TEXT  what a server says at a connection, after the text unless that is empty, up to the end of a line
 package main
 
@@ -16,11 +18,16 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
 
-const patience = 10 * time.Second
+const (
+	patience = 10 * time.Second
+	// lag is how long the services go on after they were told to end.
+	lag = 3 * time.Second
+)
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -39,6 +46,13 @@ func run(args []string) error {
 			n, _ = strconv.Atoi(args[2])
 		}
 		return get(args[1], n)
+	case len(args) == 3 && args[0] == "load":
+		seconds, err := strconv.Atoi(args[2])
+		if err != nil {
+			return err
+		}
+		load(args[1], time.Duration(seconds)*time.Second)
+		return nil
 	case len(args) == 3 && args[0] == "say":
 		return say(args[1], args[2])
 	}
@@ -83,6 +97,7 @@ func serve(name string) error {
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
+		time.Sleep(lag) // others still take the pod for an endpoint
 		ctx, stop := context.WithTimeout(context.Background(), patience)
 		defer stop()
 		return web.Shutdown(ctx)
@@ -106,6 +121,38 @@ func get(url string, n int) error {
 		fmt.Println(answer.StatusCode, strings.TrimSpace(string(body)))
 	}
 	return nil
+}
+
+func load(url string, d time.Duration) {
+	var mu sync.Mutex
+	counts := map[string]int{}
+	var all sync.WaitGroup
+	until := time.Now().Add(d)
+	for range 4 {
+		all.Go(func() {
+			client := &http.Client{Timeout: patience, Transport: &http.Transport{}}
+			for time.Now().Before(until) {
+				what := "error "
+				if answer, err := client.Get(url); err != nil {
+					what += err.Error()
+				} else {
+					body, err := io.ReadAll(answer.Body)
+					answer.Body.Close()
+					if what = fmt.Sprint(answer.StatusCode, " ", strings.TrimSpace(string(body))); err != nil {
+						what = "error " + err.Error()
+					}
+				}
+				mu.Lock()
+				counts[what]++
+				mu.Unlock()
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+	}
+	all.Wait()
+	for what, n := range counts {
+		fmt.Println(n, what)
+	}
 }
 
 func say(address, text string) error {

@@ -2,8 +2,11 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/weirmesh/weir/test/conformance/install"
 )
 
 // callers are Deployments of one pod each, which serve several protocols and call others; a Service leads to each.
@@ -25,7 +28,7 @@ spec:
     metadata: {labels: {app: %[1]s}, annotations: {%[2]s}}
     spec:
       serviceAccountName: %[1]s
-      terminationGracePeriodSeconds: 5
+      terminationGracePeriodSeconds: 15
       containers:
       - name: caller
         image: caller:dev
@@ -102,5 +105,180 @@ func TestMeshedPods(t *testing.T) {
 			}
 			return nil
 		})
+	}
+	// A Gateway of a namespace without sidecars has an identity, too.
+	w.apply(fmt.Sprintf(`
+apiVersion: gateway.networking.k8s.io/v1beta1
+kind: ReferenceGrant
+metadata: {name: routes}
+spec:
+  from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: %s}]
+  to: [{group: "", kind: Service}]
+`, out.namespace))
+	url := out.gateway("edge")
+	out.apply(fmt.Sprintf(`
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: pay}
+spec:
+  parentRefs: [{name: edge}]
+  rules: [{backendRefs: [{name: pay, namespace: %s, port: 80}]}]
+`, w.namespace))
+	out.eventually(func() error {
+		if a, err := get(out.Context(), url); a.Status != http.StatusOK { // its answer is no toy's
+			return fmt.Errorf("the Gateway answers %d, %v", a.Status, err)
+		}
+		return nil
+	})
+}
+
+// TestNoWayLeadsAroundARuleInPods sends the ways around the rules of package test/access from one pod to another, by way of
+// both sidecars. Whatever reaches the application must be permitted.
+func TestNoWayLeadsAroundARuleInPods(t *testing.T) {
+	w := newWorldNamed(t, "e2e-mesh-access")
+	w.kubectl("", "label", "namespace", w.namespace, "weirmesh.github.io/inject=enabled")
+	for _, name := range []string{"cart", "web"} {
+		w.apply(fmt.Sprintf(`
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: %[1]s}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s}
+spec:
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}}
+    spec:
+      serviceAccountName: %[1]s
+      terminationGracePeriodSeconds: 5
+      containers: [{name: inpod, image: "inpod:dev", args: [serve], ports: [{containerPort: 8080}]}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: %[1]s}
+spec: {selector: {app: %[1]s}, ports: [{name: http, port: 8080}]}
+`, name))
+	}
+	w.apply(`
+apiVersion: access.smi-spec.io/v1alpha4
+kind: TrafficTarget
+metadata: {name: web}
+spec:
+  destination: {kind: ServiceAccount, name: cart}
+  rules: [{kind: HTTPRouteGroup, name: rules}, {kind: TCPRoute, name: main}]
+  sources: [{kind: ServiceAccount, name: web}]
+---
+apiVersion: specs.smi-spec.io/v1alpha4
+kind: HTTPRouteGroup
+metadata: {name: rules}
+spec:
+  matches:
+  - {name: public, pathRegex: '/public/[a-z0-9]+$', methods: [GET]}
+  - {name: upload, pathRegex: '/upload$', methods: [POST]}
+  - {name: team, pathRegex: /team/, methods: [GET], headers: [{x-team: a|b}]}
+---
+apiVersion: specs.smi-spec.io/v1alpha4
+kind: TCPRoute
+metadata: {name: main}
+spec: {matches: {ports: [8080]}}
+`)
+	run := func(name string, args ...string) string {
+		return w.kubectl("", append([]string{"exec", "deployment/" + name, "--container=inpod", "--", "/inpod"}, args...)...)
+	}
+	for _, name := range []string{"cart", "web"} {
+		w.kubectl("", "rollout", "status", "deployment/"+name, fmt.Sprintf("--timeout=%s", patience))
+	}
+	w.eventually(func() error {
+		for path, want := range map[string]string{"/public/a": "200", "/admin": "403"} {
+			if got := run("web", "get", "http://cart:8080"+path); !strings.HasPrefix(got, want) {
+				return fmt.Errorf("%s: %q, want %s", path, got, want)
+			}
+		}
+		return nil
+	})
+	if got := run("web", "get", "http://web:8080/admin"); !strings.HasPrefix(got, "200") {
+		t.Errorf("a workload without rules: %q", got)
+	}
+	run("web", "get", "http://127.0.0.1:8090/") // what came until now
+	run("cart", "get", "http://127.0.0.1:8090/")
+	attack := run("web", "attack", "cart:8080")
+	verdict := run("cart", "get", "http://127.0.0.1:8090/")
+	var sent, reached int
+	if _, err := fmt.Sscanf(attack, "sent %d", &sent); err != nil {
+		t.Errorf("the attack says\n%s", attack)
+	}
+	if _, err := fmt.Sscanf(verdict, "200 reached %d", &reached); err != nil {
+		t.Errorf("the application got what is not permitted:\n%s", verdict)
+	}
+	if sent < 500 || reached < 20 {
+		t.Errorf("%d ways were sent, and %d requests reached the application", sent, reached)
+	}
+	t.Logf("%d ways, of which %d requests reached the application", sent, reached)
+}
+
+// TestMeshedPodsLive has one workload call another while the pods of both are replaced and the controller is, and a Job with
+// a sidecar that ends. The services go on for some seconds after they were told to end, as Kubernetes wants it of each.
+func TestMeshedPodsLive(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	w := newWorldNamed(t, "e2e-mesh-life")
+	w.kubectl("", "label", "namespace", w.namespace, "weirmesh.github.io/inject=enabled")
+	w.callers("web", "pay weirmesh.github.io/plain-text: refused")
+	w.eventually(func() error {
+		if got := w.call("web", "get", "http://pay/"); got != "200 pay" {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+	w.apply(`
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once}
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: caller, image: "caller:dev", args: [get, "http://pay/", "3"]}]
+`)
+	loaded := make(chan string, 1)
+	go func() {
+		text, err := install.Kubectl(w.Context(), "", "--namespace", w.namespace, "exec", "deployment/web", "--container=caller", "--", "/caller", "load", "http://pay/", "45")
+		if err != nil {
+			text += "\nerror " + err.Error()
+		}
+		loaded <- text
+	}()
+	restart := func(namespace, name string) {
+		for _, args := range [][]string{{"restart"}, {"status", fmt.Sprintf("--timeout=%s", patience)}} {
+			if _, err := install.Kubectl(w.Context(), "", append([]string{"--namespace", namespace, "rollout", args[0], "deployment/" + name}, args[1:]...)...); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	w.kubectl("", "scale", "deployment/pay", "--replicas=3")
+	restart(w.namespace, "pay")
+	restart(install.Namespace, "weir-controller")
+	restart(w.namespace, "pay")
+	answered := 0
+	for line := range strings.Lines(<-loaded) {
+		line = strings.TrimSpace(line)
+		var n int
+		if _, err := fmt.Sscan(line, &n); err == nil && strings.HasSuffix(line, " 200 pay") {
+			answered += n
+		} else {
+			t.Errorf("under load: %s", line)
+		}
+	}
+	if answered < 1000 {
+		t.Errorf("%d requests were answered", answered)
+	}
+	t.Logf("%d requests were answered", answered)
+	w.kubectl("", "wait", "--for=condition=Complete", "job/once", fmt.Sprintf("--timeout=%s", patience))
+	if got := w.kubectl("", "logs", "job/once", "--container=caller"); got != "200 pay\n200 pay\n200 pay\n" {
+		t.Errorf("the job printed %q", got)
 	}
 }

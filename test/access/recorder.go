@@ -2,66 +2,80 @@ package access
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 )
 
-// recorder is a backend that notes what it receives and answers 200, or 101 below /public/switch to whatever is asked.
-type recorder struct {
+// Recorder is a backend that notes what it receives and answers 200, or 101 below /public/switch to whatever is asked.
+type Recorder struct {
 	net.Listener
 	mu       sync.Mutex
 	requests []received
 	tunnels  []string // what came behind an answer of 101, behind the protocol's name
 	faults   []string
+	open     map[net.Conn]bool
+	all      sync.WaitGroup
 }
 
-// record starts a recorder, which the test's end stops.
-func record(t *testing.T) *recorder {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &recorder{Listener: l}
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	open := map[net.Conn]bool{}
-	all.Go(func() {
+// Record starts a Recorder, which Stop ends.
+func Record(l net.Listener) *Recorder {
+	r := &Recorder{Listener: l, open: map[net.Conn]bool{}}
+	r.all.Go(func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			mu.Lock()
-			open[c] = true
-			mu.Unlock()
-			all.Go(func() {
+			r.note(func() { r.open[c] = true })
+			r.all.Go(func() {
 				defer c.Close()
 				r.serve(c)
-				mu.Lock()
-				delete(open, c)
-				mu.Unlock()
+				r.note(func() { delete(r.open, c) })
 			})
 		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		mu.Lock()
-		for c := range open {
-			c.Close()
-		}
-		mu.Unlock()
-		all.Wait()
 	})
 	return r
 }
 
+// Stop closes the listener and all connections.
+func (r *Recorder) Stop() {
+	r.Listener.Close()
+	r.note(func() {
+		for c := range r.open {
+			c.Close()
+		}
+	})
+	r.all.Wait()
+}
+
+// Judge takes what came since the last time, and returns how many requests it was, but for those that end a way, and what
+// of it should not have come.
+func (r *Recorder) Judge() (reached int, wrong []string) {
+	requests, tunnels, faults := r.take()
+	for i := range requests {
+		r := &requests[i]
+		if strings.Contains(r.line, " /public/end ") {
+			continue
+		}
+		reached++
+		if why := r.forbidden(); why != "" {
+			wrong = append(wrong, fmt.Sprintf("%s; the backend got\n%q, trailers %q", why, r.raw, r.trailers))
+		}
+	}
+	for _, tunnel := range tunnels {
+		if protocol, _, _ := strings.Cut(tunnel, ": "); !strings.EqualFold(protocol, "websocket") {
+			wrong = append(wrong, fmt.Sprintf("bytes pass that no rule judges: %q", tunnel))
+		}
+	}
+	return reached, append(wrong, faults...)
+}
+
 // take returns what came since the last time.
-func (r *recorder) take() (requests []received, tunnels, faults []string) {
+func (r *Recorder) take() (requests []received, tunnels, faults []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	requests, tunnels, faults = r.requests, r.tunnels, r.faults
@@ -69,13 +83,13 @@ func (r *recorder) take() (requests []received, tunnels, faults []string) {
 	return
 }
 
-func (r *recorder) note(f func()) {
+func (r *Recorder) note(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f()
 }
 
-func (r *recorder) serve(c net.Conn) {
+func (r *Recorder) serve(c net.Conn) {
 	in := bufio.NewReader(c)
 	for {
 		got, err := readHead(in)

@@ -1,8 +1,12 @@
 package access
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
+	"time"
 )
 
 // way is a way around a rule: bytes of HTTP/1.1 for a connection of the client that has rules.
@@ -173,4 +177,53 @@ func ways() (all []way) {
 		add("claims in fields", 1, head("GET /admin", fields), head("DELETE /public/a", fields), head("TRACE /admin", fields))
 	}
 	return all
+}
+
+// patience is how long an answer may take before a way counts as failed.
+const patience = 20 * time.Second
+
+// stream1 is a connection of HTTP/1.1 whose sending side can be ended.
+type stream1 interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// Attack sends every way over a connection of its own, and returns how many there are and what failed of them.
+func Attack(address string) (sent int, failed []string) {
+	for _, w := range ways() {
+		c, err := net.DialTimeout("tcp", address, patience)
+		if err != nil {
+			return sent, append(failed, err.Error())
+		}
+		_ = c.SetDeadline(time.Now().Add(patience))
+		if _, err := w.send(c.(*net.TCPConn)); err != nil {
+			failed = append(failed, fmt.Sprintf("%s: %v", w.name, err))
+		}
+		c.Close()
+		sent++
+	}
+	return sent, failed
+}
+
+func isTimeout(err error) bool {
+	var n net.Error
+	return errors.As(err, &n) && n.Timeout()
+}
+
+// last is a request that is permitted, by which a connection ends.
+const last = "GET /public/end HTTP/1.1\r\nHost: cart\r\nConnection: close\r\n\r\n"
+
+// send sends the way and a last request, and reads until the connection ends.
+func (w *way) send(c stream1) (answer string, err error) {
+	if _, err := io.WriteString(c, w.bytes+last); err != nil {
+		return "", nil // it was closed before, which is an answer
+	}
+	if err := c.CloseWrite(); err != nil {
+		return "", nil
+	}
+	all, err := io.ReadAll(c)
+	if err != nil && !isTimeout(err) {
+		err = nil
+	}
+	return string(all), err
 }
