@@ -21,9 +21,9 @@ type Sidecars struct {
 	options Options
 	configs []model.Config // of the dialects
 
-	index    *sidecar.Index
-	once     sync.Once
-	supply   *model.Supply
+	index  *sidecar.Index
+	once   sync.Once
+	supply *model.Supply
 
 	every    sync.Once
 	outbound *model.Config
