@@ -87,7 +87,7 @@ func TestAPodIsWhatTheAPIServerSaysOfIt(t *testing.T) {
 	} {
 		p := pod(name, c.owners)
 		got, err := pods.Attest(t.Context(), token(account, p, audience))
-		want := &workload.Pod{Namespace: ns, Name: name, UID: string(p.UID), Account: "cart", Owners: c.want}
+		want := &workload.Pod{Namespace: ns, Name: name, UID: string(p.UID), Account: "cart", Owners: c.want, Labels: cart}
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)
 		}
