@@ -25,7 +25,7 @@ func (o *Sidecar) unknown(d *feed.Destinations) func(context.Context, netip.Addr
 }
 
 // forget gives up what the pod uses no more, until ctx ends.
-func forget(ctx context.Context, d *feed.Destinations, used func() map[netip.AddrPort]bool) error {
+func forget(ctx context.Context, d *feed.Destinations, used func() map[netip.AddrPort]bool, release func(netip.AddrPort) bool) error {
 	t := time.NewTicker(forgetEvery)
 	defer t.Stop()
 	for {
@@ -33,7 +33,7 @@ func forget(ctx context.Context, d *feed.Destinations, used func() map[netip.Add
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
-			d.Forget(used())
+			d.Forget(used(), release)
 		}
 	}
 }

@@ -189,7 +189,7 @@ func (o *Sidecar) run(ctx context.Context, plane *dataplane.Plane, source *workl
 		group.Go(func() error {
 			return client.Run(ctx, func(c *model.Config) error { return applied.apply(o.strict(c)) })
 		})
-		group.Go(func() error { return forget(ctx, destinations, plane.Server.Used) })
+		group.Go(func() error { return forget(ctx, destinations, plane.Server.Used, plane.Server.Release) })
 		if probes != nil {
 			group.Go(func() error { return probes.run(ctx) })
 		}

@@ -105,8 +105,10 @@ func (d *Destinations) Find(ctx context.Context, to netip.AddrPort) error {
 	return err
 }
 
-// Forget gives up what is used no more: neither in used nor asked for in the last minutes.
-func (d *Destinations) Forget(used map[netip.AddrPort]bool) {
+// Forget gives up what is used no more: neither in used nor asked for in the last minutes, and only if release agrees, which
+// has connections that begin afterwards call Find again; release may not call other methods. Nothing is given up while no control
+// plane could be asked for it again.
+func (d *Destinations) Forget(used map[netip.AddrPort]bool, release func(netip.AddrPort) bool) {
 	d.begin()
 	now := time.Now()
 	d.mu.Lock()
@@ -115,7 +117,7 @@ func (d *Destinations) Forget(used map[netip.AddrPort]bool) {
 		switch {
 		case used[to]:
 			d.kept[to] = now
-		case now.Sub(at) >= unusedTime:
+		case d.connected && now.Sub(at) >= unusedTime && release(to):
 			delete(d.kept, to)
 			d.giveBack(to)
 		}

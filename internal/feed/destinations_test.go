@@ -42,6 +42,9 @@ func mesh(count, version int) func(netip.AddrPort) *model.Config {
 	}
 }
 
+// agreed has no connection that is in the way of Forget.
+func agreed(netip.AddrPort) bool { return true }
+
 // base is what a proxy has without questions.
 func base(t testing.TB) (*model.Config, *Common) {
 	t.Helper()
@@ -164,7 +167,7 @@ func TestDestinationsAreSentToThoseThatAskForThem(t *testing.T) {
 		asks.kept[to] = time.Now().Add(-unusedTime)
 	}
 	asks.mu.Unlock()
-	asks.Forget(map[netip.AddrPort]bool{destinationAt(9): true})
+	asks.Forget(map[netip.AddrPort]bool{destinationAt(9): true}, agreed)
 	until(t, "what is not used has gone", func() bool { return cart.endpoint(7) == "" })
 	if cart.endpoint(9) == "" || asks.Kept() != 1 {
 		t.Error("what is used has gone, too")
@@ -252,7 +255,7 @@ func TestQuestionsEndWithoutAControlPlane(t *testing.T) {
 			t.Errorf("%d are remembered", len(d.unknown))
 		}
 		time.Sleep(unknownTime)
-		d.Forget(nil)
+		d.Forget(nil, agreed)
 		if len(d.unknown) != 0 {
 			t.Errorf("%d are remembered for ever", len(d.unknown))
 		}
@@ -353,7 +356,7 @@ func BenchmarkFirstConnection(b *testing.B) {
 				asks.kept[to] = time.Time{}
 			}
 			asks.mu.Unlock()
-			asks.Forget(nil)
+			asks.Forget(nil, agreed)
 			time.Sleep(time.Second) // the rate of questions
 			b.StartTimer()
 		}

@@ -207,7 +207,8 @@ func (s *Server) Asks(owner model.Owner) bool {
 // subscription is what a session asks for. session.mu guards it.
 type subscription struct {
 	uses    map[netip.AddrPort]*destination
-	asked   []question // not answered yet
+	waiting []netip.AddrPort // questions that came before the first Direct
+	asked   []question       // whose answers are not sent yet
 	tokens  float64
 	settled time.Time // of tokens
 }
@@ -237,6 +238,7 @@ func (s *session) take(subscribe, unsubscribe []string) error {
 		s.mu.Lock()
 		_, used := s.sub.uses[to]
 		delete(s.sub.uses, to)
+		s.sub.waiting = slices.DeleteFunc(s.sub.waiting, func(other netip.AddrPort) bool { return other == to })
 		s.mu.Unlock()
 		if used {
 			s.server.directory.leave(s, to)
@@ -254,43 +256,55 @@ func (s *session) take(subscribe, unsubscribe []string) error {
 	return nil
 }
 
+// ask answers a question, or keeps it until there is something to answer it by.
 func (s *session) ask(to netip.AddrPort, now time.Time) error {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	b := &s.sub
-	_, used := b.uses[to]
 	b.tokens = min(askBurst, b.tokens+now.Sub(b.settled).Seconds()*askRate)
 	b.settled = now
 	b.tokens--
-	busy, many := b.tokens < 0, len(b.uses)+len(b.asked) >= maxDestinations
-	s.mu.Unlock()
 	switch {
-	case many:
+	case len(b.uses)+len(b.waiting)+len(b.asked) >= maxDestinations:
 		return status.Errorf(codes.ResourceExhausted, "a stream has at most %d destinations", maxDestinations)
-	case busy:
+	case b.tokens < 0:
 		return status.Errorf(codes.ResourceExhausted, "a stream may ask for %d destinations a second", askRate)
 	}
-	x, err := s.server.directory.enter(s, to)
-	if err != nil { // no answer: that is not "unknown"
-		s.server.complain(s.owner, s.proxy, "a destination cannot be sent", "destination", to.String(), "error", err)
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if x != nil {
-		b.uses[to] = x
-	} else if used {
-		delete(b.uses, to)
-		s.server.directory.leave(s, to)
-	}
-	b.asked = append(b.asked, question{to, x != nil})
+	b.waiting = append(b.waiting, to)
+	s.answer()
 	return nil
+}
+
+// answer answers the questions that wait, if there is something to answer them by: before that, "unknown" would not be true.
+// s.mu is held.
+func (s *session) answer() {
+	b := &s.sub
+	if len(b.waiting) == 0 || !s.server.directory.ready() {
+		return
+	}
+	for _, to := range b.waiting {
+		_, used := b.uses[to]
+		x, err := s.server.directory.enter(s, to)
+		if err != nil { // no answer: that is not "unknown"
+			s.server.complain(s.owner, s.proxy, "a destination cannot be sent", "destination", to.String(), "error", err)
+			continue
+		}
+		if x != nil {
+			b.uses[to] = x
+		} else if used {
+			delete(b.uses, to)
+			s.server.directory.leave(s, to)
+		}
+		b.asked = append(b.asked, question{to, x != nil})
+	}
+	b.waiting = nil
 }
 
 // leaveAll ends the use of all destinations.
 func (s *session) leaveAll() {
 	s.mu.Lock()
 	uses := s.sub.uses
-	s.sub.uses, s.sub.asked = nil, nil
+	s.sub.uses, s.sub.waiting, s.sub.asked = nil, nil, nil
 	s.mu.Unlock()
 	for to := range uses {
 		s.server.directory.leave(s, to)
@@ -309,7 +323,7 @@ func (s *session) newest() *snapshot {
 			return nil
 		}
 		return current
-	case !s.server.directory.ready():
+	case len(s.sub.waiting) > 0 || !s.server.directory.ready():
 		return nil
 	case len(s.sub.uses) == 0:
 		return current

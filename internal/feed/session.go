@@ -88,6 +88,7 @@ func (s *session) fill() {
 	if s.watch == nil || s.waiting {
 		return
 	}
+	s.answer()
 	current := s.newest()
 	if current == nil {
 		return

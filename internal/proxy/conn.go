@@ -58,6 +58,8 @@ type conn struct {
 
 	snap *snapshot // of the last exchange, as is port
 	port *routing.Port
+	// begins is where the request in w.rbuf begins that was read last.
+	begins int
 
 	idling
 	in bodyReader
@@ -226,7 +228,7 @@ func (c *conn) wakeIdle() {
 
 // nextRequest waits for a request and reads its head into w.req. It returns false when the connection must be closed.
 func (c *conn) nextRequest() bool {
-	if (c.w == nil || c.w.r == c.w.n) && !c.idle() {
+	if (c.w == nil || c.w.r == c.w.n) && !c.idle() || c.opaque {
 		return false
 	}
 	w := c.w
@@ -234,6 +236,7 @@ func (c *conn) nextRequest() bool {
 		c.become(stateHead) // it came with the previous one
 	}
 	if c.parsed > 0 {
+		c.begins = w.r
 		w.r += c.parsed
 		c.parsed = 0
 		return true
@@ -267,6 +270,7 @@ func (c *conn) nextRequest() bool {
 					return false
 				}
 				if n > 0 {
+					c.begins = w.r
 					w.r += n
 					return true
 				}
@@ -343,10 +347,20 @@ func putWork(w *work) {
 // serveRequest runs the exchange of the request in w.req. It reports whether the connection can serve another one.
 func (c *conn) serveRequest() bool {
 	w := c.w
+	var gone *exchange.Failure
+	if c.srv.state.Load() != c.snap {
+		if gone = c.renew(); c.opaque {
+			return false
+		}
+	}
 	c.prepare()
 	c.first, c.served = false, true
 	c.become(stateServing)
-	w.ex.Serve()
+	if gone == nil {
+		w.ex.Serve()
+	} else {
+		w.ex.Refuse(gone)
+	}
 	c.now = w.ex.Finished()
 	c.last = c.now
 	if c.broken {
@@ -391,9 +405,6 @@ func (c *conn) prepare() *exchange.Request {
 	w := c.w
 	r, ex := &w.req, &w.ex
 	s := c.srv
-	if s.state.Load() != c.snap {
-		c.snap, c.port = c.current()
-	}
 	c.now = time.Now()
 	q := ex.Begin(s.pipe, &exchange.Origin{
 		Client: c, Peer: &c.peer, Shard: c.shard, Snapshot: c.snap.Snapshot, Port: c.port, Start: c.now, Since: c.last,
@@ -418,7 +429,7 @@ func (c *conn) prepare() *exchange.Request {
 
 	c.in.reset(r.Body)
 	c.in.stream = q.GRPC
-	c.closing = !r.KeepAlive
+	c.closing = !r.KeepAlive || c.port == nil // a new connection may have a port again
 	c.sent, c.broken = false, false
 	c.answering.Store(false)
 	w.out = w.out[:0]
@@ -433,6 +444,9 @@ func (c *conn) refuse(f *exchange.Failure) {
 		w.req.Method = http.MethodHead // no content here either
 	}
 	c.dropHead()
+	if c.srv.state.Load() != c.snap {
+		c.snap, c.port = c.current()
+	}
 	c.prepare().Proto = ""
 	c.closing = true
 	c.become(stateServing)

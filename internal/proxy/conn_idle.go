@@ -145,6 +145,7 @@ func (c *conn) readable(fd uintptr) bool {
 			c.parsed = n
 			return true
 		}
+		c.begins = w.r
 		w.r += n
 		if !c.serveRequest() {
 			return true

@@ -139,6 +139,12 @@ func (s *stream) serve(c *conn, hs *http2.Stream) {
 	s.conn, s.s = c, hs
 	ex := &s.ex
 	snap, port := c.current()
+	if port == nil {
+		if snap, port = c.renewStream(); snap == nil {
+			hs.Reset(http2.RefusedStream) // it may be sent again
+			return
+		}
+	}
 	s.req = ex.Begin(c.srv.pipe, &exchange.Origin{Client: s, Peer: &c.peer, Shard: c.shard, Snapshot: snap.Snapshot, Port: port, Start: hs.Born()})
 	if f := s.message(); f != nil {
 		ex.Refuse(f)

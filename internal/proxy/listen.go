@@ -229,7 +229,7 @@ func (b *bind) start(nc net.Conn) {
 		}
 	}
 	snap, port := b.serving(to)
-	if limit := int64(s.opt.MaxConnections); b.asks(port) && (limit <= 0 || n <= limit) {
+	if limit := int64(s.opt.MaxConnections); b.asks(snap, port) && (limit <= 0 || n <= limit) {
 		b.find(nc, shard, to, n)
 		return
 	}
@@ -244,7 +244,6 @@ func (b *bind) admit(nc net.Conn, shard uint32, to netip.AddrPort, n int64, snap
 		b.lost(nc, shard, errNobodyMeant)
 		return
 	}
-	snap.use(port)
 	kind := snap.kindOf(port)
 	f := snap.Listeners[port.Listeners[0].ID].Front // all listeners of a port agree about the PROXY protocol
 	if !b.mayKnock(f, nc, shard) {

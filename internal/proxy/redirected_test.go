@@ -159,10 +159,11 @@ func TestPortsOfARedirectChange(t *testing.T) {
 	}
 	asks(first, 200)
 	asks(elsewhere, 404)
+	elsewhere.closed()
 	if err := s.Apply(cfg); err != nil {
 		t.Fatal(err)
 	}
-	asks(elsewhere, 200)
+	asks(newTalk(t, at("127.0.1.2")), 200)
 	relay := relayed(t, skipping(t, dial(t, at("127.0.0.4")), "bytes "))
 	if err := s.Apply(without("first")); err != nil {
 		t.Fatal(err)

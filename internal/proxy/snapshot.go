@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync/atomic"
 
 	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/model"
@@ -30,7 +29,7 @@ type snapshot struct {
 	kinds []*portKind
 	// uses note, by the listeners' IDs, that connections came; nil without Options.Unknown, and elements of others than
 	// single destinations are nil.
-	uses []*atomic.Bool
+	uses []*use
 }
 
 // compile prepares a configuration. It changes nothing that the current configuration uses. It leaves out what cannot
