@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
@@ -44,6 +45,7 @@ type Sidecar struct {
 	plan      redirect.Plan // of which the ports count
 	table     probe.Table   // probes
 	original  func(net.Conn) (netip.AddrPort, error)
+	secured   atomic.Bool // requiresTLS of the configuration
 }
 
 // NewSidecar returns a Sidecar with the defaults of its flags.
@@ -187,7 +189,13 @@ func (o *Sidecar) run(ctx context.Context, plane *dataplane.Plane, source *workl
 		group, ctx := errgroup.WithContext(ctx)
 		group.Go(func() error { return source.Run(ctx) })
 		group.Go(func() error {
-			return client.Run(ctx, func(c *model.Config) error { return applied.apply(o.strict(c)) })
+			return client.Run(ctx, func(c *model.Config) error {
+				if err := applied.apply(o.strict(c)); err != nil {
+					return err
+				}
+				o.secured.Store(requiresTLS(c))
+				return nil
+			})
 		})
 		group.Go(func() error { return forget(ctx, destinations, plane.Server.Used, plane.Server.Release) })
 		if probes != nil {

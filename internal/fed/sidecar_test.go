@@ -38,13 +38,16 @@ const pod = model.Owner("workload/shop/cart-1")
 type cluster struct {
 	*testing.T
 	feed    *feed.Server
+	asks    bool // the feed's Destinations
+	own     *identity.Server
+	stop    func()
 	issuer  workload.Issuer
 	address string
 	ca      string
 	refuse  atomic.Bool
 }
 
-func newCluster(t *testing.T, trustDomain string) *cluster {
+func newCluster(t *testing.T, trustDomain string, edit ...func(*cluster)) *cluster {
 	t.Helper()
 	own, err := identity.New(time.Now())
 	if err != nil {
@@ -55,6 +58,9 @@ func newCluster(t *testing.T, trustDomain string) *cluster {
 		t.Fatal(err)
 	}
 	c := &cluster{T: t}
+	for _, e := range edit {
+		e(c)
+	}
 	c.ca = c.file("ca.crt", string(own.Bundle()))
 	c.issuer = workload.Issuer{TrustDomain: trustDomain, Authority: func() *identity.Authority { return signer }, Attest: func(_ context.Context, token string) (*workload.Pod, error) {
 		namespace, name, ok := strings.Cut(token, "/")
@@ -63,29 +69,48 @@ func newCluster(t *testing.T, trustDomain string) *cluster {
 		}
 		return &workload.Pod{Namespace: namespace, Name: name, UID: "u-" + name, Account: strings.TrimSuffix(name, "-1")}, nil
 	}}
-	server := &identity.Server{Subject: identity.Subject{DNSNames: []string{"localhost"}}}
-	server.Use(own)
-	c.feed = &feed.Server{Certificate: server.Certificate, Sign: c.issuer.For, Authenticate: func(_ context.Context, token string) (model.Owner, string, error) {
+	c.own = &identity.Server{Subject: identity.Subject{DNSNames: []string{"localhost"}}}
+	c.own.Use(own)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.address = fmt.Sprintf("localhost:%d", l.Addr().(*net.TCPAddr).Port)
+	c.stop = c.serve(l)
+	return c
+}
+
+// serve serves a feed of its own until the test ends or stop is called.
+func (c *cluster) serve(l net.Listener) (stop func()) {
+	c.feed = &feed.Server{Destinations: c.asks, Certificate: c.own.Certificate, Sign: c.issuer.For, Authenticate: func(_ context.Context, token string) (model.Owner, string, error) {
 		namespace, name, _ := strings.Cut(token, "/")
 		if token == "shop/edge-1" {
 			return "shop/edge", token, nil
 		}
 		return model.WorkloadOwner(namespace, name), token, nil
 	}}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.address = fmt.Sprintf("localhost:%d", l.Addr().(*net.TCPAddr).Port)
 	ctx, cancel := context.WithCancel(context.Background())
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		if err := c.feed.Serve(ctx, l); err != nil {
-			t.Error(err)
+	served := make(chan error, 1)
+	go func(s *feed.Server) { served <- s.Serve(ctx, l) }(c.feed)
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-served; err != nil {
+			c.Error(err)
 		}
 	})
-	t.Cleanup(func() { cancel(); serving.Wait() })
-	return c
+	c.Cleanup(stop)
+	return stop
+}
+
+// restart has another controller take the place of this one.
+func (c *cluster) restart() {
+	c.Helper()
+	c.stop()
+	l, err := net.Listen("tcp", strings.Replace(c.address, "localhost", "127.0.0.1", 1))
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.stop = c.serve(l)
 }
 
 func (c *cluster) file(name, content string) string {

@@ -185,6 +185,64 @@ func TestDestinationsAreSentToThoseThatAskForThem(t *testing.T) {
 	})
 }
 
+// TestAControlPlaneThatHasReadNothingAnswersNothing has one take over that cannot say yet what is where: what is in use stays,
+// and questions wait.
+func TestAControlPlaneThatHasReadNothingAnswersNothing(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	s.Destinations = true
+	address, stop := w.serve(s, "")
+	s.Direct(mesh(20, 1))
+	own, common := base(t)
+	cart, asks := w.asking("cart-1", address)
+	w.feed(s, "cart-1", own, common)
+	for i := range 10 {
+		if err := asks.Find(t.Context(), destinationAt(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	applied := cart.applied()
+	again := w.server()
+	again.Destinations = true
+	w.serve(again, address)
+	w.feed(again, "cart-1", own, common)
+	found := make(chan error, 1)
+	go func() { found <- asks.Find(t.Context(), destinationAt(10)) }()
+	until(t, "all questions are with the control plane", func() bool {
+		again.mu.Lock()
+		defer again.mu.Unlock()
+		for _, f := range again.feeds {
+			for _, session := range f.sessions {
+				session.mu.Lock()
+				n := len(session.sub.waiting)
+				session.mu.Unlock()
+				if n == 10 || n == 11 { // the new one is asked with the first request, or after the first response
+					return true
+				}
+			}
+		}
+		return false
+	})
+	if again.Stats().Responses != 0 || asks.Kept() != 10 {
+		t.Errorf("%d responses, %d are kept", again.Stats().Responses, asks.Kept())
+	}
+	again.Direct(mesh(20, 1))
+	if err := <-found; err != nil {
+		t.Fatal(err)
+	}
+	if asks.Kept() != 11 || cart.applied() != applied+1 {
+		t.Errorf("%d are kept after %d more configurations", asks.Kept(), cart.applied()-applied)
+	}
+	cart.mu.Lock()
+	defer cart.mu.Unlock()
+	for i, c := range cart.configs[applied-1:] {
+		if len(c.Services) != 11+i {
+			t.Errorf("%d services after %d more configurations", len(c.Services), i)
+		}
+	}
+}
+
 // TestProxiesThatDoNotAskGetEverything has releases of different ages on both sides.
 func TestProxiesThatDoNotAskGetEverything(t *testing.T) {
 	w := newWorld(t)
