@@ -86,6 +86,7 @@ type Translator struct {
 
 	merged, sound *model.Config // what was made of the last set, and what of it is sound
 	left          []model.Omission
+	sidecars      *Sidecars // of the last set
 }
 
 // NewTranslator returns a Translator without an earlier set.
@@ -132,7 +133,8 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	}
 	r.Findings = set.Unused(r.Findings, uses)
 	if t.options.Mesh {
-		r.Sidecars = newSidecars(set, t.options, configs)
+		t.sidecars = newSidecars(set, t.options, configs, t.sidecars)
+		r.Sidecars = t.sidecars
 	}
 	config := model.Merge(configs...)
 	if r.Sidecars != nil {

@@ -27,8 +27,8 @@ type sidecars struct {
 	of, everythingOf *control.Sidecars
 
 	mu sync.Mutex
-	// newest makes configurations; nil before the first report.
-	newest *control.Sidecars
+	// newest makes configurations; nil before the first report. directed is what answers those that ask.
+	newest, directed *control.Sidecars
 	// known are the pods that are connected, and whether their configurations are due. Those that came since the last change
 	// are in fresh, others in stale.
 	known        map[model.Owner]bool
@@ -61,9 +61,10 @@ func (s *sidecars) know(newest *control.Sidecars) {
 	if newest == s.newest { // it was reported again
 		return
 	}
+	same := s.newest != nil && newest.SameInbound(s.newest)
 	s.newest = newest
 	for owner, due := range s.known {
-		if !due {
+		if !due && !(same && !s.whole[owner]) { // else what it has is what would be made
 			s.known[owner] = true
 			s.stale = append(s.stale, owner)
 		}
@@ -108,13 +109,15 @@ func (s *sidecars) run(ctx context.Context) error {
 	}
 }
 
-// step makes a configuration that is due, and reports whether there was one.
+// step makes a configuration that is due, and reports whether there was one. Questions are answered by its state from then on.
 func (s *sidecars) step() bool {
 	owner, newest := s.next()
-	if owner == "" {
+	if newest == nil {
 		return false
 	}
-	s.prepare(newest)
+	if s.prepare(newest); owner == "" {
+		return false
+	}
 	own, left := newest.Inbound(owner.Namespace(), owner.Name())
 	if own == nil {
 		s.forget(owner, len(s.feeds.Running(owner)) > 0) // a pod that is not known yet, or not any more, keeps what it has
@@ -143,6 +146,9 @@ func (s *sidecars) prepare(newest *control.Sidecars) {
 	}
 	s.feeds.Direct(newest.To)
 	s.of = newest
+	s.mu.Lock()
+	s.directed = newest
+	s.mu.Unlock()
 	s.tell(nil, err, "workload", "all")
 }
 
@@ -182,7 +188,8 @@ func (s *sidecars) tell(left []model.Omission, err error, about ...any) {
 	}
 }
 
-// next takes an owner that is due; "" if there is none. Those that have nothing yet and the others have turns.
+// next takes an owner that is due; "" if there is none, and no state either if questions are answered by the newest. Those that
+// have nothing yet and the others have turns.
 func (s *sidecars) next() (model.Owner, *control.Sidecars) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +202,10 @@ func (s *sidecars) next() (model.Owner, *control.Sidecars) {
 		from = &s.stale
 	}
 	if len(*from) == 0 {
-		return "", nil
+		if s.directed == s.newest {
+			return "", nil
+		}
+		return "", s.newest
 	}
 	owner := (*from)[0]
 	*from = (*from)[1:]
@@ -223,7 +233,7 @@ func (s *sidecars) status() *sidecarStatus {
 	defer s.mu.Unlock()
 	due := 0
 	for is := range maps.Values(s.known) {
-		if is {
+		if is || s.directed != s.newest {
 			due++
 		}
 	}

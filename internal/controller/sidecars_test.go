@@ -25,7 +25,7 @@ import (
 
 // fleet feeds pods, with tokens "NAMESPACE/NAME", and what is made for them.
 type fleet struct {
-	*testing.T
+	testing.TB
 	*sidecars
 	plane   *controlPlane
 	address string
@@ -33,7 +33,7 @@ type fleet struct {
 }
 
 // meshed is a replica of a mesh. Sidecars are told the feed's port.
-func meshed(t *testing.T, args ...string) *controlPlane {
+func meshed(t testing.TB, args ...string) *controlPlane {
 	t.Helper()
 	port, err := freeport.Take()
 	if err != nil {
@@ -42,7 +42,7 @@ func meshed(t *testing.T, args ...string) *controlPlane {
 	return plane(t, append(args, "--mesh", "--feed-address", fmt.Sprint("127.0.0.1:", port))...)
 }
 
-func newFleet(t *testing.T) *fleet {
+func newFleet(t testing.TB) *fleet {
 	t.Helper()
 	c := meshed(t)
 	authority, err := identity.New(time.Now())
@@ -60,7 +60,7 @@ func newFleet(t *testing.T) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{T: t, sidecars: c.sidecars, plane: c, address: fmt.Sprintf("localhost:%d", l.Addr().(*net.TCPAddr).Port), ca: filepath.Join(t.TempDir(), "ca.crt")}
+	f := &fleet{TB: t, sidecars: c.sidecars, plane: c, address: fmt.Sprintf("localhost:%d", l.Addr().(*net.TCPAddr).Port), ca: filepath.Join(t.TempDir(), "ca.crt")}
 	f.file(f.ca, string(authority.Bundle()))
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -218,7 +218,8 @@ func TestChangesDoNotWaitForSidecars(t *testing.T) {
 	for i := range 2000 {
 		s.known[owner(i)] = false
 	}
-	one, two := &control.Sidecars{}, &control.Sidecars{}
+	f := newFleet(t)
+	one, two := f.of(8080, "shop/cart-1"), f.of(9090, "shop/cart-1")
 	s.know(one)
 	for range 500 {
 		if _, newest := s.next(); newest != one {
@@ -234,6 +235,9 @@ func TestChangesDoNotWaitForSidecars(t *testing.T) {
 	for n := 1; ; n++ {
 		who, newest := s.next()
 		if who == "" {
+			if newest != two {
+				t.Error("questions are not due")
+			}
 			break
 		}
 		if newest != two {

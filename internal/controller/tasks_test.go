@@ -25,7 +25,7 @@ import (
 )
 
 // plane makes a replica of flags whose API server knows ConfigMaps and nothing else. Nothing of it runs.
-func plane(t *testing.T, args ...string) *controlPlane {
+func plane(t testing.TB, args ...string) *controlPlane {
 	t.Helper()
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("content-type", "application/json")

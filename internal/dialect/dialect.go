@@ -141,19 +141,33 @@ func All() List {
 			}
 		}},
 		{"access", slices.Concat(workload.Kinds(), access.Kinds()), access.Codes(), func(o Options) func(*resource.Set, Known) Result {
-			return func(set *resource.Set, _ Known) (r Result) {
+			return blindToEndpoints(func(set *resource.Set) (r Result) {
 				r.Config, r.Statuses, r.Events, r.Findings = access.Translate(set, access.Options{
 					Partial: o.Partial, Deny: o.Deny, TrustDomain: o.TrustDomain, Sidecar: o.Sidecar.Name != "" || o.Mesh, Unenforced: o.ProxyPerGateway && !o.Partial && !o.Mesh, Mesh: o.Mesh && !o.Partial,
 				})
 				return r
-			}
+			})
 		}},
 		{"tlsconfig", tlsconfig.Kinds(), tlsconfig.Codes(), func(o Options) func(*resource.Set, Known) Result {
-			return func(set *resource.Set, _ Known) (r Result) {
+			return blindToEndpoints(func(set *resource.Set) (r Result) {
 				r.Statuses, r.Events, r.Findings = tlsconfig.Translate(set, tlsconfig.Options{Grants: o.SubjectNames, Partial: o.Partial})
 				return r
-			}
+			})
 		}},
+	}
+}
+
+// blindToEndpoints is Dialect.New's result for a translation that reads no EndpointSlices, and nothing that is Known: what
+// changes most often leaves its result as it is.
+func blindToEndpoints(translate func(*resource.Set) Result) func(*resource.Set, Known) Result {
+	var last *resource.Set
+	var is Result
+	return func(set *resource.Set, _ Known) Result {
+		if last == nil || !set.SameBesideEndpoints(last) {
+			is = translate(set)
+		}
+		last = set
+		return is
 	}
 }
 

@@ -61,13 +61,14 @@ type directory struct {
 // destination is one that sessions use.
 type destination struct {
 	current atomic.Pointer[snapshot]
+	made    *model.Config         // what current was made of; guarded by directory.mu
 	users   map[*session]struct{} // guarded by directory.mu
 }
 
 // Direct makes find what answers proxies that ask for destinations (Destinations), instead of the one before. It returns
 // what connections to an address and port need, which may not be changed afterwards; nil if nothing is known there. It may
-// be called from any goroutine, one call at a time. What proxies have asked for is made anew; those of which something
-// changed get it.
+// be called from any goroutine, one call at a time. What proxies have asked for is made anew, unless find returns the same
+// again, by its address; those of which something changed get it.
 func (s *Server) Direct(find func(to netip.AddrPort) *model.Config) {
 	s.init()
 	d := &s.directory
@@ -115,7 +116,7 @@ func (s *Server) renew(to netip.AddrPort) (users []*session) {
 		return nil
 	}
 	before := x.current.Load()
-	next, err := d.make(to, before)
+	made, next, err := d.make(to, x.made, before)
 	switch {
 	case err != nil:
 		s.complaints.Log(s.Logger, slog.LevelError, to.String(), "a destination cannot be sent, and proxies keep the previous one", "destination", to.String(), "error", err)
@@ -123,6 +124,7 @@ func (s *Server) renew(to netip.AddrPort) (users []*session) {
 	case next == nil:
 		next = &snapshot{} // known no more; it may come back
 	}
+	x.made = made
 	if before.version == next.version {
 		return nil
 	}
@@ -133,16 +135,20 @@ func (s *Server) renew(to netip.AddrPort) (users []*session) {
 	return users
 }
 
-// make returns what is known of a destination, nil if nothing is. d.mu is held.
-func (d *directory) make(to netip.AddrPort, before *snapshot) (*snapshot, error) {
+// make returns what is known of a destination, nil if nothing is: before, if that was made of the same. d.mu is held.
+func (d *directory) make(to netip.AddrPort, of *model.Config, before *snapshot) (*model.Config, *snapshot, error) {
 	if d.find == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	c := d.find(to)
-	if c == nil {
-		return nil, nil
+	switch c {
+	case nil:
+		return nil, nil, nil
+	case of:
+		return c, before, nil
 	}
-	return newSnapshot(c, before)
+	next, err := newSnapshot(c, before)
+	return c, next, err
 }
 
 // ready reports whether there is something to find destinations by.
@@ -161,12 +167,12 @@ func (d *directory) enter(s *session, to netip.AddrPort) (*destination, error) {
 		return nil, nil
 	}
 	if x == nil {
-		made, err := d.make(to, nil)
-		if made == nil || err != nil {
+		made, is, err := d.make(to, nil, nil)
+		if is == nil || err != nil {
 			return nil, err
 		}
-		x = &destination{users: map[*session]struct{}{}}
-		x.current.Store(made)
+		x = &destination{users: map[*session]struct{}{}, made: made}
+		x.current.Store(is)
 		if d.used == nil {
 			d.used = map[netip.AddrPort]*destination{}
 		}

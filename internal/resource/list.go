@@ -17,6 +17,8 @@ type Store interface {
 	add(s *Set, object any)
 	fill(s *Set, n int, object func(i int) any)
 	sort(s *Set)
+	// same reports whether two sets have the very same objects.
+	same(a, b *Set) bool
 	// each calls f with each object until it returns false.
 	each(s *Set, f func(metav1.Object) bool)
 }
@@ -91,6 +93,10 @@ func (l *List[P]) sort(s *Set) {
 		}
 		return strings.Compare(a.GetName(), b.GetName())
 	})
+}
+
+func (l *List[P]) same(a, b *Set) bool {
+	return slices.EqualFunc(l.In(a), l.In(b), func(x, y P) bool { return any(x) == any(y) })
 }
 
 func (l *List[P]) each(s *Set, f func(metav1.Object) bool) {

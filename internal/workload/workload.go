@@ -126,6 +126,14 @@ func Of(set *resource.Set) []Pods {
 	return all
 }
 
+// Same reports whether two sets have the very same pods, and the same objects that run pods: then Of is the same for both.
+func Same(a, b *resource.Set) bool {
+	return slices.Equal(PodList.In(a), PodList.In(b)) &&
+		slices.Equal(replicationControllers.In(a), replicationControllers.In(b)) && slices.Equal(deployments.In(a), deployments.In(b)) &&
+		slices.Equal(replicaSets.In(a), replicaSets.In(b)) && slices.Equal(statefulSets.In(a), statefulSets.In(b)) &&
+		slices.Equal(daemonSets.In(a), daemonSets.In(b)) && slices.Equal(jobs.In(a), jobs.In(b))
+}
+
 // byName are the kinds in the order in which a name alone means them.
 var byName = [...]string{"Pod", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"}
 

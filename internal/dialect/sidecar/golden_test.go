@@ -43,7 +43,7 @@ func TestTranslateGoldens(t *testing.T) {
 		splits, _, _, _ := smi.Translate(set, smi.Options{Serve: []string{"none"}})
 		config, found := sidecar.Translate(set, o)
 		if name == "redirected" {
-			x := sidecar.NewIndex(set, o.TrustDomain, nil)
+			x := sidecar.NewIndex(set, o.TrustDomain, nil, nil)
 			config, found = x.Sidecar(o.Namespace, o.Name)
 			config.Services = append(config.Services, x.Shared().Services...)
 			outbound := x.Outbound()

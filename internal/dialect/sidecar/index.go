@@ -5,7 +5,9 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -15,18 +17,15 @@ import (
 	"github.com/weirmesh/weir/internal/workload"
 )
 
-// Index is what the sidecars of a cluster are made from: a set, read once for all of them. It is immutable, and may be used
-// from any goroutine.
+// Index is what the sidecars of a cluster are made from: a set, read once for all of them, when something is first needed. It is
+// immutable, and may be used from any goroutine.
 type Index struct {
 	set         *resource.Set
 	trustDomain string
 	strict      func(namespace string, labels map[string]string) bool
-	all         []workload.Pods
-	pods        map[string]*workload.Pods     // Pods by "namespace/name"
-	at          map[netip.Addr]*workload.Pods // Pods by address
-	services    map[string][]*corev1.Service  // those with a selector, by namespace
-	ports       map[*workload.Pods][]podPort  // of Pods with sidecars
-	outbound    []destination                 // by address and port
+	known       *known
+	led         *led
+	every       func() *every
 }
 
 // destination is where pods connect to.
@@ -37,46 +36,110 @@ type destination struct {
 	ref      model.Ref
 }
 
-// NewIndex reads a set. The identities are of a trust domain. If strict is set, pods about whose namespace and labels it
-// says true refuse clients in plain text, as those whose annotation says so.
-func NewIndex(set *resource.Set, trustDomain string, strict func(namespace string, labels map[string]string) bool) *Index {
-	x := &Index{
-		set: set, trustDomain: trustDomain, strict: strict, all: workload.Of(set),
-		pods: map[string]*workload.Pods{}, at: map[netip.Addr]*workload.Pods{}, services: map[string][]*corev1.Service{}, ports: map[*workload.Pods][]podPort{},
+// NewIndex makes one of a set. The identities are of a trust domain. If strict is set, pods about whose namespace and labels it
+// says true refuse clients in plain text, as those whose annotation says so. What did not change since an earlier index is not
+// read again; there may be none.
+func NewIndex(set *resource.Set, trustDomain string, strict func(namespace string, labels map[string]string) bool, earlier *Index) *Index {
+	x := &Index{set: set, trustDomain: trustDomain, strict: strict}
+	if earlier != nil && workload.Same(set, earlier.set) {
+		x.known = earlier.known
+	} else {
+		x.known = &known{set: set}
 	}
-	for i := range x.all {
-		p := &x.all[i]
-		if p.Kind != model.KindPod {
-			continue
-		}
-		x.pods[p.Namespace+"/"+p.Name] = p
-		for _, text := range p.Addresses {
-			if a, err := netip.ParseAddr(text); err == nil && !p.HostNetwork {
-				x.at[a.Unmap()] = p
-			}
-		}
+	if earlier != nil && slices.Equal(set.Services, earlier.set.Services) {
+		x.led = earlier.led
+	} else {
+		x.led = &led{services: set.Services}
 	}
-	for _, s := range set.Services {
-		if len(s.Spec.Selector) > 0 {
-			x.services[s.Namespace] = append(x.services[s.Namespace], s)
-		}
-		x.leads(s)
-	}
-	for _, p := range x.pods {
-		if p.Sidecar {
-			x.ports[p] = portsOf(p, x.services[p.Namespace], meshProtocol)
-		}
-	}
-	for _, a := range slices.SortedFunc(maps.Keys(x.at), netip.Addr.Compare) {
-		x.leadsTo(a, x.at[a])
-	}
-	slices.SortStableFunc(x.outbound, func(a, b destination) int { return a.to.Compare(b.to) })
-	x.outbound = slices.CompactFunc(x.outbound, func(a, b destination) bool { return a.to == b.to })
+	x.every = sync.OnceValue(func() *every { return newEvery(x) })
 	return x
 }
 
+// known are the pods of a set.
+type known struct {
+	once sync.Once
+	set  *resource.Set // nil once it was read
+
+	all  []workload.Pods
+	pods map[string]*workload.Pods     // Pods by "namespace/name"
+	at   map[netip.Addr]*workload.Pods // Pods by address
+}
+
+func (k *known) read() *known {
+	k.once.Do(func() {
+		k.all, k.pods, k.at = workload.Of(k.set), map[string]*workload.Pods{}, map[netip.Addr]*workload.Pods{}
+		k.set = nil
+		for i := range k.all {
+			p := &k.all[i]
+			if p.Kind != model.KindPod {
+				continue
+			}
+			k.pods[p.Namespace+"/"+p.Name] = p
+			for _, text := range p.Addresses {
+				if a, err := netip.ParseAddr(text); err == nil && !p.HostNetwork {
+					k.at[a.Unmap()] = p
+				}
+			}
+		}
+	})
+	return k
+}
+
+// led are the Services of a set.
+type led struct {
+	once     sync.Once
+	services []*corev1.Service
+
+	selecting map[string][]*corev1.Service   // those with a selector, by namespace
+	to        map[netip.AddrPort]destination // by the cluster's addresses; of several Services the first has one
+}
+
+func (l *led) read() *led {
+	l.once.Do(func() {
+		l.selecting, l.to = map[string][]*corev1.Service{}, map[netip.AddrPort]destination{}
+		for _, s := range l.services {
+			if len(s.Spec.Selector) > 0 {
+				l.selecting[s.Namespace] = append(l.selecting[s.Namespace], s)
+			}
+			l.leads(s)
+		}
+	})
+	return l
+}
+
+// every is what all sidecars together have, for those that have everything.
+type every struct {
+	ports    map[*workload.Pods][]podPort // of Pods with sidecars
+	at       []netip.Addr                 // their addresses, sorted
+	outbound []destination                // by address and port
+}
+
+func newEvery(x *Index) *every {
+	e := &every{ports: map[*workload.Pods][]podPort{}}
+	for a, p := range x.known.read().at {
+		if p.Sidecar {
+			e.at = append(e.at, a)
+			if _, ok := e.ports[p]; !ok {
+				e.ports[p] = x.portsOf(p)
+			}
+		}
+	}
+	slices.SortFunc(e.at, netip.Addr.Compare)
+	e.outbound = slices.Collect(maps.Values(x.led.read().to))
+	for _, a := range e.at {
+		p := x.known.at[a]
+		for _, port := range e.ports[p] {
+			if d, ok := leadsTo(a, p, port); ok && x.led.to[d.to].service == "" {
+				e.outbound = append(e.outbound, d)
+			}
+		}
+	}
+	slices.SortFunc(e.outbound, func(a, b destination) int { return a.to.Compare(b.to) })
+	return e
+}
+
 // leads adds the cluster's addresses of a Service.
-func (x *Index) leads(s *corev1.Service) {
+func (l *led) leads(s *corev1.Service) {
 	addresses := s.Spec.ClusterIPs
 	if len(addresses) == 0 {
 		addresses = []string{s.Spec.ClusterIP}
@@ -91,26 +154,28 @@ func (x *Index) leads(s *corev1.Service) {
 			if !isTCP(p) {
 				continue
 			}
-			x.outbound = append(x.outbound, destination{
-				netip.AddrPortFrom(a.Unmap(), uint16(p.Port)), model.ServiceName(s.Namespace, s.Name, p.Port), meshProtocol(p),
-				model.Ref{Kind: model.KindService, Namespace: s.Namespace, Name: s.Name, Field: model.FieldAt("spec.ports", i)},
-			})
+			to := netip.AddrPortFrom(a.Unmap(), uint16(p.Port))
+			if _, ok := l.to[to]; !ok {
+				l.to[to] = destination{to, model.ServiceName(s.Namespace, s.Name, p.Port), meshProtocol(p), portRef(s, i)}
+			}
 		}
 	}
 }
 
-// leadsTo adds the ports of a pod with a sidecar that may speak HTTP: of others the bytes are passed on as they are.
-func (x *Index) leadsTo(a netip.Addr, p *workload.Pods) {
-	if !p.Sidecar {
-		return
+func portRef(s *corev1.Service, i int) model.Ref {
+	return model.Ref{Kind: model.KindService, Namespace: s.Namespace, Name: s.Name, Field: model.FieldAt("spec.ports", i)}
+}
+
+// leadsTo is a port of a pod with a sidecar at an address, if it may speak HTTP: of others the bytes are passed on as they are.
+func leadsTo(a netip.Addr, p *workload.Pods, port podPort) (d destination, ok bool) {
+	if port.protocol == model.TCP {
+		return d, false
 	}
-	for _, port := range x.portsOf(p) {
-		if port.protocol != model.TCP {
-			x.outbound = append(x.outbound, destination{
-				netip.AddrPortFrom(a, uint16(port.number)), pathService(p, a, port.number), port.protocol, model.Ref{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name},
-			})
-		}
-	}
+	return destination{netip.AddrPortFrom(a, uint16(port.number)), pathService(p, a, port.number), port.protocol, podRef(p)}, true
+}
+
+func podRef(p *workload.Pods) model.Ref {
+	return model.Ref{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name}
 }
 
 // pathService is the model's name of a pod's port as others reach it at an address.
@@ -123,55 +188,53 @@ const anywhere = "cluster/anywhere:0"
 
 // portsOf are the ports of a pod, as portsOf of the package.
 func (x *Index) portsOf(p *workload.Pods) []podPort {
-	if ports, ok := x.ports[p]; ok {
-		return ports
-	}
-	return portsOf(p, x.services[p.Namespace], meshProtocol)
+	return portsOf(p, x.led.read().selecting[p.Namespace], meshProtocol)
 }
 
-// Services says which pods prove an identity behind each Service, as services that extend those of the dialects. Services
-// without such pods are not among them.
-func (x *Index) Services() (all []model.Service) {
+// Identified says which pods prove an identity behind a port of a Service, by the model's name, as a service that extends that
+// one; ok is false if there are none, or no such port.
+func (x *Index) Identified(service string) (over model.Service, ok bool) {
+	namespace, rest, _ := strings.Cut(service, "/")
+	name, port, _ := strings.Cut(rest, ":")
+	s := x.set.Service(namespace, name)
+	if s == nil {
+		return over, false
+	}
+	for i := range s.Spec.Ports {
+		if p := &s.Spec.Ports[i]; isTCP(p) && strconv.Itoa(int(p.Port)) == port {
+			pods := x.behind(s)
+			return identified(s, i, pods), len(pods) > 0
+		}
+	}
+	return over, false
+}
+
+func identified(s *corev1.Service, i int, pods []model.PodIdentity) model.Service {
+	name := model.ServiceName(s.Namespace, s.Name, s.Spec.Ports[i].Port)
+	return model.Service{Name: name, Extends: name, Protocol: model.HTTP, TLS: tlsOf(strings.Join([]string{s.Name, s.Namespace, "svc"}, "."), pods), Ref: portRef(s, i)}
+}
+
+// Shared is what the sidecars have in common that have everything, of which each takes what it needs (model.Supply): which pods
+// prove an identity behind each Service, and the services of pods themselves.
+func (x *Index) Shared() model.Config {
+	cfg := model.Config{}
 	for _, s := range x.set.Services {
 		pods := x.behind(s)
-		if len(pods) == 0 {
-			continue
-		}
 		for i := range s.Spec.Ports {
-			if !isTCP(&s.Spec.Ports[i]) {
-				continue
+			if len(pods) > 0 && isTCP(&s.Spec.Ports[i]) {
+				cfg.Services = append(cfg.Services, identified(s, i, pods))
 			}
-			name := model.ServiceName(s.Namespace, s.Name, s.Spec.Ports[i].Port)
-			all = append(all, model.Service{
-				Name: name, Extends: name, Protocol: model.HTTP, TLS: tlsOf(strings.Join([]string{s.Name, s.Namespace, "svc"}, "."), pods),
-				Ref: model.Ref{Kind: model.KindService, Namespace: s.Namespace, Name: s.Name, Field: model.FieldAt("spec.ports", i)},
-			})
 		}
 	}
-	return all
-}
-
-// Shared is what the sidecars have in common, of which each takes what it needs (model.Supply): which pods prove an identity
-// behind each Service, and the services of pods themselves.
-func (x *Index) Shared() model.Config {
-	cfg := model.Config{Services: x.Services()}
 	var all []model.PodIdentity
-	for _, a := range slices.SortedFunc(maps.Keys(x.at), netip.Addr.Compare) {
-		p := x.at[a]
-		if !p.Sidecar {
-			continue
-		}
-		id := x.identity(a, p)
-		all = append(all, id)
-		for _, port := range x.portsOf(p) {
-			if port.protocol == model.TCP {
-				continue
+	e := x.every()
+	for _, a := range e.at {
+		p := x.known.at[a]
+		all = append(all, x.identity(a, p))
+		for _, port := range e.ports[p] {
+			if port.protocol != model.TCP {
+				cfg.Services = append(cfg.Services, x.podService(a, p, port))
 			}
-			cfg.Services = append(cfg.Services, model.Service{
-				Name: pathService(p, a, port.number), Protocol: cmp.Or(port.protocol, model.HTTP), TLS: tlsOf(p.Name+"."+p.Namespace+".pod", []model.PodIdentity{id}),
-				Ref:       model.Ref{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name},
-				Endpoints: []model.Endpoint{{Address: netip.AddrPortFrom(a, uint16(port.number)).String(), Pod: p.Name}},
-			})
 		}
 	}
 	elsewhere := model.Service{Name: anywhere, Protocol: model.HTTP, Meant: true, Ref: model.Ref{Kind: model.KindPod, Name: "anywhere"}}
@@ -183,6 +246,15 @@ func (x *Index) Shared() model.Config {
 	return cfg
 }
 
+// podService is a port of a pod as others reach it at an address.
+func (x *Index) podService(a netip.Addr, p *workload.Pods, port podPort) model.Service {
+	return model.Service{
+		Name: pathService(p, a, port.number), Protocol: cmp.Or(port.protocol, model.HTTP), TLS: tlsOf(p.Name+"."+p.Namespace+".pod", []model.PodIdentity{x.identity(a, p)}),
+		Ref:       podRef(p),
+		Endpoints: []model.Endpoint{{Address: netip.AddrPortFrom(a, uint16(port.number)).String(), Pod: p.Name}},
+	}
+}
+
 func tlsOf(hostname string, pods []model.PodIdentity) *model.ServiceTLS {
 	return &model.ServiceTLS{Hostname: hostname, CAs: Identity, Pods: pods}
 }
@@ -190,6 +262,7 @@ func tlsOf(hostname string, pods []model.PodIdentity) *model.ServiceTLS {
 // behind are the pods with sidecars that are endpoints of a Service, by address.
 func (x *Index) behind(s *corev1.Service) []model.PodIdentity {
 	var out []model.PodIdentity
+	x.known.read()
 	for _, slice := range x.set.EndpointSlicesOf(s.Namespace, s.Name) {
 		for i := range slice.Endpoints {
 			e := &slice.Endpoints[i]
@@ -200,9 +273,9 @@ func (x *Index) behind(s *corev1.Service) []model.PodIdentity {
 			if err != nil {
 				continue
 			}
-			p := x.at[a.Unmap()]
+			p := x.known.at[a.Unmap()]
 			if ref := e.TargetRef; ref != nil && ref.Kind == model.KindPod { // it may be known before its address is
-				p = x.pods[cmp.Or(ref.Namespace, s.Namespace)+"/"+ref.Name]
+				p = x.known.pods[cmp.Or(ref.Namespace, s.Namespace)+"/"+ref.Name]
 			}
 			if p != nil && p.Sidecar {
 				out = append(out, x.identity(a.Unmap(), p))
@@ -221,7 +294,7 @@ func (x *Index) identity(a netip.Addr, p *workload.Pods) model.PodIdentity {
 // what Shared has and what these refer to is needed beside them, and Outbound. It is empty for a pod that is not known, or
 // whose address is not known yet: nothing could be accepted for it.
 func (x *Index) Sidecar(namespace, name string) (model.Config, []resource.Finding) {
-	pod := x.pods[namespace+"/"+name]
+	pod := x.known.read().pods[namespace+"/"+name]
 	if pod == nil || len(pod.Addresses) == 0 {
 		return model.Config{}, nil
 	}
@@ -245,7 +318,7 @@ func (x *Index) Sidecar(namespace, name string) (model.Config, []resource.Findin
 // nobody's, and the same beside all pods.
 func (x *Index) Outbound() model.Config {
 	t := &translator{set: x.set}
-	for _, d := range x.outbound {
+	for _, d := range x.every().outbound {
 		t.lead(d)
 	}
 	t.lead(destination{service: anywhere, protocol: model.TCP, ref: model.Ref{Kind: model.KindPod, Name: "anywhere"}})
@@ -266,24 +339,32 @@ func Base() model.Config {
 	return t.cfg
 }
 
-// To returns the listener for what connects to an address and port, with its route and, if it is a pod's port of which
-// nothing more is known, its service; what Shared has and what these refer to is needed beside them. It is empty if nothing is
-// known at the address: then connections are none of the mesh's.
+// To returns the listener for what connects to an address and port, with its route and, if it is a pod's, its service; Services
+// that these refer to are needed beside them, with what Identified says of each. It is empty if nothing is known at the address:
+// then connections are none of the mesh's.
 func (x *Index) To(to netip.AddrPort) model.Config {
 	t := &translator{set: x.set}
-	if i, ok := slices.BinarySearchFunc(x.outbound, to, func(d destination, to netip.AddrPort) int { return d.to.Compare(to) }); ok {
-		t.lead(x.outbound[i])
+	if d, ok := x.led.read().to[to]; ok {
+		t.lead(d)
 		return t.cfg
 	}
 	a := to.Addr()
-	p := x.at[a]
+	p := x.known.read().at[a]
 	if p == nil || !p.Sidecar {
 		return model.Config{}
 	}
+	for _, port := range x.portsOf(p) {
+		if d, ok := leadsTo(a, p, port); ok && d.to == to {
+			t.cfg.Services = []model.Service{x.podService(a, p, port)}
+			t.lead(d)
+			return t.cfg
+		}
+	}
 	// All its ports of which nothing more is known have one listener, and connections to them the pod's identity.
-	ref, name := model.Ref{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name}, pathService(p, a, 0)
-	t.cfg.Services = []model.Service{{Name: name, Protocol: model.HTTP, Meant: true, Ref: ref, TLS: tlsOf(p.Name+"."+p.Namespace+".pod", []model.PodIdentity{x.identity(a, p)})}}
-	t.lead(destination{to: netip.AddrPortFrom(a, 0), service: name, protocol: model.TCP, ref: ref})
+	of := x.podService(a, p, podPort{})
+	of.Meant, of.Endpoints = true, nil
+	t.cfg.Services = []model.Service{of}
+	t.lead(destination{to: netip.AddrPortFrom(a, 0), service: of.Name, protocol: model.TCP, ref: of.Ref})
 	return t.cfg
 }
 
