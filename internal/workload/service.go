@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,4 +51,41 @@ func (o *Object) Target(p *corev1.ServicePort) int32 {
 		return p.Port
 	}
 	return p.TargetPort.IntVal
+}
+
+// Selection finds the Services that select pods, among many.
+type Selection struct {
+	services []*corev1.Service
+	by       map[label][]int // places in services, by one label of each selector
+}
+
+type label struct{ namespace, name, value string }
+
+// NewSelection returns one of some Services.
+func NewSelection(services []*corev1.Service) *Selection {
+	x := &Selection{services: services, by: map[label][]int{}}
+	for i, s := range services {
+		if len(s.Spec.Selector) == 0 {
+			continue
+		}
+		name := slices.Min(slices.Collect(maps.Keys(s.Spec.Selector)))
+		at := label{s.Namespace, name, s.Spec.Selector[name]}
+		x.by[at] = append(x.by[at], i)
+	}
+	return x
+}
+
+// Of returns the Services that select the pods (Object.SelectedBy), in their old order.
+func (x *Selection) Of(o *Object) (out []*corev1.Service) {
+	var at []int
+	for name, value := range o.PodLabels {
+		at = append(at, x.by[label{o.Namespace, name, value}]...)
+	}
+	slices.Sort(at)
+	for _, i := range at {
+		if o.SelectedBy(x.services[i]) {
+			out = append(out, x.services[i])
+		}
+	}
+	return out
 }

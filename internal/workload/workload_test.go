@@ -2,9 +2,13 @@ package workload_test
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -237,5 +241,41 @@ func TestVersionsOfAPodThatMeanTheSame(t *testing.T) {
 	}
 	if first.GetObjectMeta().GetResourceVersion() != "1" {
 		t.Error("an object was changed")
+	}
+}
+
+// TestASelectionFindsWhatSelects compares it with asking each Service.
+func TestASelectionFindsWhatSelects(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	labels := func(most int) map[string]string {
+		all := map[string]string{}
+		for range r.IntN(most + 1) {
+			all[fmt.Sprint("l", r.IntN(3))] = fmt.Sprint(r.IntN(2))
+		}
+		return all
+	}
+	found := 0
+	for range 200 {
+		var services []*corev1.Service
+		for i := range 20 {
+			services = append(services, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("n", r.IntN(2)), Name: fmt.Sprint(i)}, Spec: corev1.ServiceSpec{Selector: labels(2)}})
+		}
+		x := workload.NewSelection(services)
+		for range 20 {
+			o := &workload.Object{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("n", r.IntN(2))}, PodLabels: labels(4)}
+			var want []*corev1.Service
+			for _, s := range services {
+				if o.SelectedBy(s) {
+					want = append(want, s)
+				}
+			}
+			if got := x.Of(o); !slices.Equal(got, want) {
+				t.Fatalf("%v: %d Services, want %d", o.PodLabels, len(got), len(want))
+			}
+			found += len(want)
+		}
+	}
+	if found == 0 {
+		t.Error("nothing is selected")
 	}
 }

@@ -21,10 +21,7 @@ func (p *pods) ref() model.Ref {
 
 // readPods makes the workloads, with the groups that need no object of access control.
 func (t *translator) readPods() {
-	services := map[string][]*corev1.Service{}
-	for _, s := range t.set.Services {
-		services[s.Namespace] = append(services[s.Namespace], s)
-	}
+	services := workload.NewSelection(t.set.Services)
 	for _, of := range workload.Of(t.set) {
 		p := pods{of}
 		w := model.Workload{Ref: p.ref(), Account: p.Account, Addresses: p.Addresses}
@@ -38,10 +35,8 @@ func (t *translator) readPods() {
 			add(o.Kind, o.Name, nil)
 		}
 		add(model.KindServiceAccount, p.Account, nil)
-		for _, s := range services[p.Namespace] {
-			if p.SelectedBy(s) {
-				add(model.KindService, s.Name, p.ServedBy(s))
-			}
+		for _, s := range services.Of(p.Object) {
+			add(model.KindService, s.Name, p.ServedBy(s))
 		}
 		t.pods = append(t.pods, p)
 		t.workloads = append(t.workloads, w)

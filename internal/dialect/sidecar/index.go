@@ -90,17 +90,14 @@ type led struct {
 	once     sync.Once
 	services []*corev1.Service
 
-	selecting map[string][]*corev1.Service   // those with a selector, by namespace
+	selection *workload.Selection
 	to        map[netip.AddrPort]destination // by the cluster's addresses; of several Services the first has one
 }
 
 func (l *led) read() *led {
 	l.once.Do(func() {
-		l.selecting, l.to = map[string][]*corev1.Service{}, map[netip.AddrPort]destination{}
+		l.selection, l.to = workload.NewSelection(l.services), map[netip.AddrPort]destination{}
 		for _, s := range l.services {
-			if len(s.Spec.Selector) > 0 {
-				l.selecting[s.Namespace] = append(l.selecting[s.Namespace], s)
-			}
 			l.leads(s)
 		}
 	})
@@ -188,7 +185,7 @@ const anywhere = "cluster/anywhere:0"
 
 // portsOf are the ports of a pod, as portsOf of the package.
 func (x *Index) portsOf(p *workload.Pods) []podPort {
-	return portsOf(p, x.led.read().selecting[p.Namespace], meshProtocol)
+	return portsOf(p, x.led.read().selection.Of(p.Object), meshProtocol)
 }
 
 // Identified says which pods prove an identity behind a port of a Service, by the model's name, as a service that extends that
