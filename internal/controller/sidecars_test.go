@@ -42,9 +42,12 @@ func meshed(t testing.TB, args ...string) *controlPlane {
 	return plane(t, append(args, "--mesh", "--feed-address", fmt.Sprint("127.0.0.1:", port))...)
 }
 
-func newFleet(t testing.TB) *fleet {
+func newFleet(t testing.TB, edit ...func(*controlPlane)) *fleet {
 	t.Helper()
 	c := meshed(t)
+	for _, e := range edit {
+		e(c)
+	}
 	authority, err := identity.New(time.Now())
 	if err != nil {
 		t.Fatal(err)
