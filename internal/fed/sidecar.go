@@ -184,6 +184,7 @@ func (o *Sidecar) run(ctx context.Context, plane *dataplane.Plane, source *workl
 	}
 	client := o.link.client(model.WorkloadOwner(o.pod.Namespace, o.pod.Name), plane, log)
 	source.Sign, client.Destinations = client.Sign, destinations
+	destinations.Used = plane.Server.Used
 	applied := &applied{plane: plane, none: "the pod has no port that can be served"}
 	return plane.Run(ctx, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)

@@ -28,6 +28,9 @@ var ErrUnanswered = errors.New("the control plane did not answer in time what is
 // Destinations are those that a Client's proxy connects to, of which it asks for what it needs. The zero value is ready for
 // use. Its methods may be called from any goroutine.
 type Destinations struct {
+	// Used, if set, are the destinations in use. It is asked when the control plane sent everything before and may not any more.
+	Used func() map[netip.AddrPort]bool
+
 	mu        sync.Mutex
 	init      sync.Once
 	woken     chan struct{}
@@ -166,6 +169,15 @@ func (d *Destinations) all() []string {
 	d.begin()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.whole && d.Used != nil {
+		clear(d.kept)
+		now := time.Now()
+		for to := range d.Used() {
+			if len(d.kept) < maxKept {
+				d.kept[to] = now
+			}
+		}
+	}
 	out := make([]string, 0, len(d.kept)+len(d.questions))
 	for to := range d.kept {
 		out = append(out, destinationName(to))

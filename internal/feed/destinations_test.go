@@ -268,13 +268,32 @@ func TestProxiesThatDoNotAskGetEverything(t *testing.T) {
 	until(t, "it has everything", func() bool { return old.endpoint(1) != "" })
 
 	older := w.server() // of before there were questions
-	address, _ = w.serve(older, "")
+	address, stop := w.serve(older, "")
 	young, asks := w.asking("young-1", address)
 	found := make(chan error, 1)
 	go func() { found <- asks.Find(t.Context(), destinationAt(1)) }()
 	w.feed(older, "young-1", own, everything)
 	if err := <-found; err != nil || young.endpoint(1) == "" || asks.Find(t.Context(), destinationAt(2)) != nil {
 		t.Errorf("%v, serves %q", err, young.endpoint(1))
+	}
+
+	// The control plane becomes a younger one: what is in use stays.
+	asks.mu.Lock()
+	asks.Used = func() map[netip.AddrPort]bool { return map[netip.AddrPort]bool{destinationAt(1): true} }
+	asks.mu.Unlock()
+	stop()
+	younger := w.server()
+	younger.Destinations = true
+	younger.Direct(mesh(10, 1))
+	w.serve(younger, address)
+	w.feed(younger, "young-1", own, common)
+	until(t, "questions are answered", func() bool { return asks.Find(t.Context(), destinationAt(2)) == nil && asks.Kept() == 2 })
+	young.mu.Lock()
+	defer young.mu.Unlock()
+	for i, c := range young.configs {
+		if !slices.ContainsFunc(c.Services, func(s model.Service) bool { return s.Name == "n/s1:80" }) {
+			t.Errorf("what is in use is not in configuration %d of %d", i, len(young.configs))
+		}
 	}
 }
 
