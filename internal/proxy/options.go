@@ -66,9 +66,10 @@ type Options struct {
 	// nil means Original.
 	Original func(net.Conn) (netip.AddrPort, error)
 	// Unknown, if set, is asked before a connection of the redirect outbound is served by a listener that is not for the very
-	// address and port that the client meant. It returns when the configuration has one, or has to have none; if it fails, the
-	// connection is reset. It is called in the connection's own goroutine. It has to return soon after ctx, which ends with
-	// the server.
+	// address and port that the client meant, or by one that was given up (Server.Release). It returns when the configuration
+	// has one, or has to have none; if it fails, the connection is reset. So it is for a request of a kept connection whose
+	// listener is gone, which is answered 503 then. It is called in the connection's own goroutine, or a request's. It has to
+	// return soon after ctx, which ends with the server.
 	Unknown func(ctx context.Context, to netip.AddrPort) error
 	// Pod are the addresses of the pod whose sidecar the server is, if it is one. Connections to endpoints there for which an
 	// identity vouches come to the listeners of the redirect inbound, as those of other pods do.
