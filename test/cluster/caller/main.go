@@ -127,6 +127,31 @@ func get(url string, n int) error {
 	return nil
 }
 
+// send sends a GET or a POST, and returns the status and body, with the method of a POST that failed.
+func send(client *http.Client, post bool, url string) string {
+	failed := ""
+	answer, err := (*http.Response)(nil), error(nil)
+	if post {
+		failed = "POST "
+		answer, err = client.Post(url, "text/plain", strings.NewReader(url))
+	} else {
+		answer, err = client.Get(url)
+	}
+	if err != nil {
+		return failed + "error " + err.Error()
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	what := fmt.Sprint(answer.StatusCode, " ", strings.TrimSpace(string(body)))
+	switch {
+	case err != nil:
+		return failed + "error " + err.Error()
+	case answer.StatusCode != http.StatusOK:
+		return failed + what
+	}
+	return what
+}
+
 func load(url string, d time.Duration) {
 	var mu sync.Mutex
 	counts := map[string]int{}
@@ -136,22 +161,7 @@ func load(url string, d time.Duration) {
 		all.Go(func() {
 			client := &http.Client{Timeout: patience, Transport: &http.Transport{}}
 			for post := false; time.Now().Before(until); post = !post {
-				what := "error "
-				send := client.Get
-				if post {
-					send = func(url string) (*http.Response, error) {
-						return client.Post(url, "text/plain", strings.NewReader(url))
-					}
-				}
-				if answer, err := send(url); err != nil {
-					what += err.Error()
-				} else {
-					body, err := io.ReadAll(answer.Body)
-					answer.Body.Close()
-					if what = fmt.Sprint(answer.StatusCode, " ", strings.TrimSpace(string(body))); err != nil {
-						what = "error " + err.Error()
-					}
-				}
+				what := send(client, post, url)
 				mu.Lock()
 				counts[what]++
 				mu.Unlock()

@@ -225,8 +225,9 @@ spec: {matches: {ports: [8080]}}
 	t.Logf("%d ways, of which %d requests reached the application", sent, reached)
 }
 
-// load has a workload send requests to another for some seconds, and returns what waits for their end. Each must be answered.
-func (w *world) load(from, to string, seconds int) (answered func() int) {
+// load has a workload send requests to another for some seconds, and returns what waits for their end. Each must be answered,
+// but those that it also returns: POSTs that met the end of a connection, of which nobody knows whether they arrived.
+func (w *world) load(from, to string, seconds int) (ended func() (answered, unknown int)) {
 	loaded := make(chan string, 1)
 	go func() {
 		text, err := install.Kubectl(w.Context(), "", "--namespace", w.namespace, "exec", "deployment/"+from, "--container=caller", "--", "/caller", "load",
@@ -236,18 +237,20 @@ func (w *world) load(from, to string, seconds int) (answered func() int) {
 		}
 		loaded <- text
 	}()
-	return func() (answered int) {
+	return func() (answered, unknown int) {
 		w.Helper()
 		for line := range strings.Lines(<-loaded) {
 			line = strings.TrimSpace(line)
 			var n int
 			if _, err := fmt.Sscan(line, &n); err == nil && strings.HasSuffix(line, " 200 "+to) {
 				answered += n
+			} else if err == nil && strings.Contains(line, " POST 502 backend_reset: ") {
+				unknown += n
 			} else {
 				w.Errorf("under load: %s", line)
 			}
 		}
-		return answered
+		return answered, unknown
 	}
 }
 
@@ -264,11 +267,10 @@ func (w *world) restart(namespace, name string) {
 // TestMeshedPodsAreReplaced replaces a hundred pods under load, whose application ends at once when it is told to: its sidecar
 // stands alone for a moment, while clients still take it for an endpoint.
 func TestMeshedPodsAreReplaced(t *testing.T) {
-	pods := 100
 	if testing.Short() {
-		t.Skip("takes three minutes")
+		t.Skip("takes four minutes")
 	}
-	const replicas = 10
+	const pods, replicas = 100, 10
 	w := newWorldNamed(t, "e2e-mesh-replaced")
 	w.kubectl("", "label", "namespace", w.namespace, "weirmesh.github.io/inject=enabled")
 	w.callers("web", "brisk")
@@ -280,18 +282,19 @@ func TestMeshedPodsAreReplaced(t *testing.T) {
 		}
 		return nil
 	})
-	total := 0
+	total, lost := 0, 0
 	for n := 0; n < pods; n += replicas {
 		began := time.Now()
-		answered := w.load("web", "brisk", 20)
+		ended := w.load("web", "brisk", 20)
 		w.restart(w.namespace, "brisk")
 		took := time.Since(began)
-		total += answered()
+		answered, unknown := ended()
+		total, lost = total+answered, lost+unknown
 		t.Logf("%d pods replaced in %v", replicas, took.Round(100*time.Millisecond))
 	}
-	t.Logf("%d requests were answered", total)
-	if total < 5000 {
-		t.Errorf("%d requests were answered", total)
+	t.Logf("%d requests were answered, %d POSTs met the end of a connection", total, lost)
+	if total < 5000 || lost > pods/10 { // at most one for each ten applications that end
+		t.Errorf("%d requests were answered, %d POSTs met the end of a connection", total, lost)
 	}
 }
 
@@ -326,9 +329,9 @@ spec:
 	w.restart(w.namespace, "pay")
 	w.restart(install.Namespace, "weir-controller")
 	w.restart(w.namespace, "pay")
-	answered := loaded()
-	if answered < 1000 {
-		t.Errorf("%d requests were answered", answered)
+	answered, unknown := loaded()
+	if answered < 1000 || unknown > 0 { // these services end their connections when nobody sends requests any more
+		t.Errorf("%d requests were answered, %d POSTs met the end of a connection", answered, unknown)
 	}
 	t.Logf("%d requests were answered", answered)
 	w.kubectl("", "wait", "--for=condition=Complete", "job/once", fmt.Sprintf("--timeout=%s", patience))
