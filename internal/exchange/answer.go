@@ -38,6 +38,9 @@ func (ex *Exchange) fail(err error) {
 	if f.Later {
 		fields = append(fields, http1.Field{Name: "Retry-After", Value: retryAfter[ex.from.Shard%3]})
 	}
+	if ex.attempts > 0 && !ex.delivered && ex.from.Peer.Meshed() {
+		fields = append(fields, http1.Field{Name: "Weir-Undelivered", Value: string(f.Reason), ID: http1.FieldWeirUndelivered})
+	}
 	if ex.rule != nil && ex.rule.filters.cors != nil {
 		fields = ex.markCORS(ex.rule.filters.cors, fields)
 	}

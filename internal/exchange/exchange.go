@@ -78,7 +78,7 @@ func (ex *Exchange) reset() {
 	ex.spanned = spanned{}
 	ex.status, ex.reason, ex.pathReading, ex.attempts, ex.in, ex.out = 0, "", routing.OneReading, 0, 0, 0
 	ex.loggedAnswer = ex.loggedAnswer[:0]
-	ex.judged = judged{}
+	ex.judged, ex.delivered = judged{}, false
 	ex.attempt.counts = false
 	ex.scratch = ex.scratch[:0]
 }

@@ -56,6 +56,8 @@ var (
 	FailConnect      = &Failure{Status: 405, Reason: telemetry.Unsupported, Detail: "CONNECT is not served here"}
 	FailNoBackend    = &Failure{Status: 500, Reason: telemetry.NoBackend, Detail: "the rule has no backend"}
 	failNoEndpoint   = &Failure{Status: 503, Reason: telemetry.NoEndpoint, Detail: "the backend has no endpoint"}
+	failReturned     = &Failure{Status: 502, Reason: telemetry.ConnectFailed, Detail: "the backend could not be reached", Err: errReturned, retry: true, unreached: true, free: true}
+	failStranded     = &Failure{Status: 502, Reason: telemetry.ConnectFailed, Detail: "the backend could not be reached", Err: errReturned}
 	failRequestTime  = &Failure{Status: 504, Reason: telemetry.RequestTimeout, Detail: "the request took too long"}
 	failBackendTime  = &Failure{Status: 504, Reason: telemetry.BackendTimeout, Detail: "the backend did not answer in time", retry: true}
 	failClientClosed = &Failure{Reason: telemetry.ClientClosed, Detail: "the client left"}
@@ -73,6 +75,9 @@ var (
 	FailHeadTime     = &Failure{Status: 408, Reason: telemetry.ClientTimeout, Detail: "the request's head did not come in time"}
 	FailInterrupted  = &Failure{Reason: telemetry.ClientClosed, Detail: "the body is not read any further"}
 )
+
+// errReturned: see upstream.Call.Returned.
+var errReturned = errors.New("the endpoint's sidecar does not reach its application")
 
 // AsFailure returns the failure for an error.
 func AsFailure(err error) *Failure {

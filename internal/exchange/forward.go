@@ -65,8 +65,8 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 	if ex.takeBody(); ex.tooLarge() {
 		return failBodySize
 	}
-	if left > 0 || ex.overHTTP2(service) {
-		ex.retain = ex.pipe.MaxRetryBody // an endpoint may report that it did not process a stream
+	if left > 0 || ex.overHTTP2(service) || service.Meshed() {
+		ex.retain = ex.pipe.MaxRetryBody // an endpoint may report that it did not process the request
 	} else if idempotent(ex.req.Method) {
 		ex.retain = min(ex.pipe.MaxRetryBody, upstream.JoinBody) // an endpoint may close an idle connection at this moment
 	}
@@ -91,6 +91,7 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 		}
 		err := ex.try(e)
 		ex.tried(err)
+		ex.delivered = ex.delivered || !ex.unsent(err)
 		if err == failConnecting || err == failFull {
 			// Another endpoint may succeed; nothing has been sent. Full is also one whose last place others took since it was chosen: of these
 			// some went on, so that nobody tries for ever.

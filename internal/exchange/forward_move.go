@@ -37,7 +37,7 @@ func (ex *Exchange) move(m *moves, service *upstream.Service, err error) bool {
 	if !ok {
 		return false
 	}
-	unsent := f.unreached || ex.call.Unsent() && f.Reason == telemetry.BackendReset
+	unsent := ex.unsent(f)
 	if !unsent && (!ex.attempt.unanswered || ex.rule.retry != nil || m.repeated) {
 		return false
 	}
@@ -56,7 +56,7 @@ func (ex *Exchange) move(m *moves, service *upstream.Service, err error) bool {
 		return false
 	}
 	wait := time.Duration(0)
-	if f.free {
+	if f.free && !ex.from.Peer.Meshed() { // a proxy in front waits itself
 		wait = m.until.Sub(now)
 		if !ex.deadline.IsZero() {
 			wait = min(wait, ex.deadline.Sub(now))
@@ -80,6 +80,12 @@ func (ex *Exchange) move(m *moves, service *upstream.Service, err error) bool {
 		ex.rewind()
 	}
 	return true
+}
+
+// unsent reports whether an attempt that ended with err delivered nothing of the request to anybody.
+func (ex *Exchange) unsent(err error) bool {
+	f, ok := err.(*Failure)
+	return ok && (f.unreached || ex.call.Unsent() && f.Reason == telemetry.BackendReset)
 }
 
 // Search finds endpoints for what could not be delivered to others. The zero value has tried none.

@@ -40,7 +40,7 @@ func (ex *Exchange) try(e *upstream.Endpoint) error {
 		if err == nil || !c.Unsent() {
 			// A backend may have answered before it closed the connection.
 			if herr := ex.awaitHead(); herr == nil {
-				return nil
+				return ex.returned()
 			} else if err == nil {
 				err = herr
 			}
@@ -67,6 +67,28 @@ func (ex *Exchange) try(e *upstream.Endpoint) error {
 		}
 		ex.rewind()
 	}
+}
+
+// returned takes the request back if the answer says that nobody got it. It goes elsewhere if memory has all that was read
+// of it.
+func (ex *Exchange) returned() error {
+	if !ex.call.Returned() || ex.attempt.informed {
+		return nil
+	}
+	err := ex.stopUpload()
+	if !ex.from.Client.Unwatch() {
+		err = failClientClosed
+	}
+	ex.call.Skip()
+	ex.call.Close()
+	switch {
+	case err != nil:
+		return err
+	case !ex.replayable():
+		return failStranded
+	}
+	ex.rewind()
+	return failReturned
 }
 
 // layOut writes the request as it is sent, with the part of its body that has arrived.

@@ -40,6 +40,10 @@ type Peer struct {
 	streams atomic.Int32
 }
 
+// Meshed reports whether the client proved an identity: it is a proxy of the mesh, which may know another endpoint if this
+// one does not take its request.
+func (p *Peer) Meshed() bool { return p.TLS != nil && p.TLS.ID != (spiffe.ID{}) }
+
 // Socket has the addresses of a connection's two sides.
 type Socket interface {
 	LocalAddr() net.Addr

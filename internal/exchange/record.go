@@ -16,6 +16,7 @@ type record struct {
 	pathReading routing.Reading // the reading that a path policy refused
 	judged      judged
 	attempts    int
+	delivered   bool  // to an endpoint, of the request or a part of it
 	in, out     int64 // bytes of the bodies
 	// loggedRequest and loggedAnswer are the lines of header fields for the access log.
 	loggedRequest, loggedAnswer []telemetry.Field

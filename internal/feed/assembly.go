@@ -2,6 +2,7 @@ package feed
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,24 +18,71 @@ type received struct {
 	name    string
 	version string
 	data    []byte
-	list    int // in lists, the one whose elements content has
-	content *model.Config
-	err     error     // why data cannot be read
-	good    *received // the part when it was last readable; nil if it never was, or if err is nil
+	list    int           // in lists, the one whose elements content has
+	content *model.Config // with err: what is served in the part's place, if that is known
+	err     error         // why data cannot be read
+	good    *received     // the part when it was last readable; nil if it never was, or if err is nil
 }
 
 // usable is the content that is served for the part, nil if there is none.
 func (p *received) usable() *model.Config {
-	if p.err != nil && p.good != nil {
+	if p.content == nil && p.good != nil {
 		return p.good.content
 	}
 	return p.content
 }
 
+// instead says what is served in place of a part that cannot be read.
+func (p *received) instead() string {
+	switch {
+	case p.content != nil:
+		return "it allows nothing"
+	case p.good != nil:
+		return "it stays as it was"
+	}
+	return "it is left out"
+}
+
 // newReceived reads a part. Its version is computed, not believed.
 func newReceived(name string, data []byte) *received {
 	content, err := decodePart(name, data)
+	if err != nil {
+		content = closed(name, data)
+	}
 	return &received{name: name, version: hashOf(data), data: data, list: listOf(name), content: content, err: err}
+}
+
+// closed is what stands for a part with policies that cannot be read, nil for any other part. It governs the workloads that
+// they name, or all, and allows nothing: without a policy a workload may be open to everybody, and with the one of before
+// to more clients than now.
+func closed(name string, data []byte) *model.Config {
+	if i := listOf(name); i < 0 || lists[i].Element() != "policy" {
+		return nil
+	}
+	var known struct {
+		Policies []struct {
+			Ref     model.Ref      `json:"ref"`
+			Targets []model.Target `json:"targets"`
+		} `json:"policies"`
+	}
+	void := model.Policy{Ref: partRef(name), Targets: []model.Target{{}}, Traffic: model.TrafficAny, Void: "this release cannot read it"}
+	c := &model.Config{}
+	if json.Unmarshal(data, &known) == nil {
+		for _, p := range known.Policies {
+			v := void
+			if p.Ref.Kind != "" && p.Ref.Name != "" {
+				v.Ref = p.Ref
+			}
+			if len(p.Targets) > 0 {
+				v.Targets = p.Targets
+			}
+			c.Policies = append(c.Policies, v)
+		}
+	}
+	if c.Policies == nil {
+		c.Policies = []model.Policy{void}
+	}
+	return c
 }
 
 // assembly is the parts that a proxy has, by name.
@@ -132,11 +180,7 @@ func (a *assembly) config() (*model.Config, []model.Omission) {
 	var left []model.Omission
 	for _, p := range a.parts {
 		if p.err != nil {
-			instead := "it is left out"
-			if p.good != nil {
-				instead = "it stays as it was"
-			}
-			left = append(left, model.Omission{Ref: partRef(p.name), Reason: fmt.Sprintf("%s; %s", printable(p.err.Error(), maxError), instead)})
+			left = append(left, model.Omission{Ref: partRef(p.name), Reason: fmt.Sprintf("%s; %s", printable(p.err.Error(), maxError), p.instead())})
 		}
 		if content := p.usable(); content != nil {
 			contents[p.list] = append(contents[p.list], content)

@@ -336,6 +336,52 @@ func TestPartThatIsNotValidHoldsUpNoOther(t *testing.T) {
 	}
 }
 
+// TestAPolicyThatCannotBeReadClosesWhatItIsAbout: a field that only a newer release understands narrows it, perhaps.
+func TestAPolicyThatCannotBeReadClosesWhatItIsAbout(t *testing.T) {
+	const (
+		name    = "policy/TrafficRole/shop/r"
+		ref     = `"ref":{"kind":"TrafficRole","namespace":"shop","name":"r"}`
+		readers = `"targets":[{"namespace":"shop","kind":"Deployment","name":"cart"}],"sources":[{"kind":"ServiceAccount","namespace":"shop","name":"web"}],"traffic":"any"`
+	)
+	cart := []model.Target{{Namespace: "shop", Kind: "Deployment", Name: "cart"}}
+	for what, c := range map[string]struct {
+		data    string
+		targets []model.Target
+		kind    string
+	}{
+		"an unknown field":             {`{"policies":[{` + ref + `,` + readers + `,"hours":"9-17"}]}`, cart, "TrafficRole"},
+		"an unknown field of a target": {`{"policies":[{` + ref + `,"targets":[{"namespace":"shop","kind":"Deployment","name":"cart","zone":"a"}]}]}`, cart, "TrafficRole"},
+		"other targets":                {`{"policies":[{` + ref + `,"selector":{"app":"cart"}}]}`, []model.Target{{}}, "TrafficRole"},
+		"another type":                 {`{"policies":[{` + ref + `,"targets":"cart"}]}`, []model.Target{{}}, "policy"},
+		"nobody's":                     {`{"policies":[{` + readers + `,"hours":"9-17"}]}`, cart, "policy"},
+		"no JSON":                      {`hours`, []model.Target{{}}, "policy"},
+	} {
+		for _, before := range []bool{false, true} {
+			var has assembly
+			parts := []*received{newReceived(name, []byte(`{"policies":[{`+ref+`,`+readers+`}]}`)), newReceived(name, []byte(c.data))}
+			if parts[0].err != nil || parts[1].err == nil {
+				t.Fatalf("%s: %v, %v", what, parts[0].err, parts[1].err)
+			}
+			if !before {
+				parts = parts[1:]
+			}
+			for _, p := range parts {
+				if err := has.merge([]*received{p}, maxConfig); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, left := has.config()
+			if len(got.Policies) != 1 || got.Policies[0].Ref.Kind != c.kind || got.Policies[0].Void == "" || got.Policies[0].Sources != nil || !slices.Equal(got.Policies[0].Targets, c.targets) ||
+				got.Validate() != nil {
+				t.Errorf("%s, known before: %t: %+v, %v", what, before, got.Policies, got.Validate())
+			}
+			if len(left) != 1 || !strings.Contains(left[0].String(), "it allows nothing") {
+				t.Errorf("%s, known before: %t: left out %v", what, before, left)
+			}
+		}
+	}
+}
+
 // A part that only a newer release understands keeps its last readable version, in the state file, too; a new one is
 // left out.
 func TestPartThatCannotBeReadStaysWhatItWas(t *testing.T) {

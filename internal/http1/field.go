@@ -37,6 +37,7 @@ const (
 	FieldVary
 	FieldVia
 	FieldWeirMirrored
+	FieldWeirUndelivered
 	FieldWeirVia
 	FieldXForwardedFor
 	FieldXForwardedHost
@@ -77,6 +78,7 @@ var fieldNames = [fieldIDs]string{
 	FieldVary:                        "vary",
 	FieldVia:                         "via",
 	FieldWeirMirrored:                "weir-mirrored",
+	FieldWeirUndelivered:             "weir-undelivered",
 	FieldWeirVia:                     "weir-via",
 	FieldXForwardedFor:               "x-forwarded-for",
 	FieldXForwardedHost:              "x-forwarded-host",
@@ -163,7 +165,8 @@ func identify(name string) FieldID {
 // Properties of a field, as bits by FieldID.
 const (
 	hopByHop uint64 = 1<<FieldConnection | 1<<FieldHTTP2Settings | 1<<FieldKeepAlive | 1<<FieldProxyAuthenticate |
-		1<<FieldProxyAuthorization | 1<<FieldProxyConnection | 1<<FieldTE | 1<<FieldTransferEncoding | 1<<FieldUpgrade
+		1<<FieldProxyAuthorization | 1<<FieldProxyConnection | 1<<FieldTE | 1<<FieldTransferEncoding | 1<<FieldUpgrade |
+		1<<FieldWeirUndelivered
 	// notRemovable cannot be removed by naming them in Connection, or a client could blind the endpoint.
 	notRemovable uint64 = 1<<FieldContentLength | 1<<FieldForwarded | 1<<FieldHost | 1<<FieldVia | 1<<FieldXForwardedFor |
 		1<<FieldXForwardedHost | 1<<FieldXForwardedPort | 1<<FieldXForwardedProto | 1<<FieldXRealIP | 1<<FieldWeirVia
@@ -245,7 +248,7 @@ func Impersonates(f *Field) bool {
 
 // HopByHop reports whether the field is meant for one connection only and is never forwarded as received: Connection,
 // HTTP2-Settings, Keep-Alive, Proxy-Authenticate, Proxy-Authorization, Proxy-Connection, TE, Transfer-Encoding, Upgrade
-// (RFC 9110 §7.6.1, §11.7). Content-Length and Trailer are not among them; a proxy that re-serialises writes the first anew
+// (RFC 9110 §7.6.1, §11.7), and Weir-Undelivered, which tells a proxy of the same mesh that the request reached nobody. Content-Length and Trailer are not among them; a proxy that re-serialises writes the first anew
 // from Body.
 func (id FieldID) HopByHop() bool { return hopByHop&(1<<id) != 0 }
 

@@ -40,7 +40,7 @@ func TestHopByHopFieldsAreKnown(t *testing.T) {
 	fields := []Field{{Name: "Connection", Value: "close, X-Drop ,host, Content-Length,x-forwarded-for, X-Forwarded-User, Authorization"}}
 	for name, want := range map[string]bool{
 		"Connection": true, "keep-alive": true, "Proxy-Connection": true, "TE": true, "Transfer-Encoding": true, "Upgrade": true,
-		"Proxy-Authorization": true, "Proxy-Authenticate": true, "HTTP2-Settings": true, "x-drop": true, "Authorization": true,
+		"Proxy-Authorization": true, "Proxy-Authenticate": true, "HTTP2-Settings": true, "Weir-Undelivered": true, "x-drop": true, "Authorization": true,
 		"Trailer": false, "X-Keep": false, "Host": false, "Content-Length": false, "X-Forwarded-For": false, "X-Forwarded-User": false,
 	} {
 		if got := HopByHop(&Field{Name: name}, fields); got != want {

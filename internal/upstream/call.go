@@ -94,6 +94,7 @@ type Call struct {
 
 	// The answer.
 	heard    bool // something came
+	returned bool // the endpoint's proxy answered that it delivered the request to nobody
 	interims int
 	body     http1.Body // over HTTP/1.1; Length is the length of the rest
 	done     bool       // it was read to its end
@@ -194,7 +195,7 @@ func (c *Call) Shrink(most int) {
 func (c *Call) Open(e *Endpoint, wait *Waiting, try int, now time.Time) error {
 	c.endpoint, c.try, c.now = e, try, now
 	wait.Waited = false
-	c.heard, c.interims, c.done, c.persist, c.looked, c.ready = false, 0, false, false, false, false
+	c.heard, c.returned, c.interims, c.done, c.persist, c.looked, c.ready = false, false, 0, false, false, false, false
 	if c.Request.HTTP2 {
 		return c.openHTTP2(wait)
 	}
@@ -250,10 +251,24 @@ func (c *Call) Head(r *http1.Response) error {
 		err = c.headHTTP1(r)
 	}
 	if err == nil && (r.Status >= 200 || r.Status == http.StatusSwitchingProtocols) {
-		c.endpoint.Answered(r.Status)
+		if c.returned = (r.Status >= 502 || c.Request.HTTP2) && c.endpoint.Meshed() && returned(r.Fields); c.returned {
+			c.endpoint.Failed()
+		} else {
+			c.endpoint.Answered(r.Status)
+		}
 	}
 	return err
 }
+
+// returned reports whether an answer's fields say that the request was not delivered.
+func returned(fields []http1.Field) bool {
+	_, ok := http1.GetID(fields, http1.FieldWeirUndelivered)
+	return ok
+}
+
+// Returned reports whether the answer whose head Head returned is a Meshed endpoint's word that it could not deliver the
+// request, and that none of it went any further.
+func (c *Call) Returned() bool { return c.returned }
 
 // Ready is true if Next will not wait.
 func (c *Call) Ready() bool {

@@ -177,7 +177,7 @@ func (e *Endpoint) handshake(ctx context.Context, config *tls.Config, from clien
 
 // dial connects to the endpoint.
 func (e *Endpoint) dial(ctx context.Context) (net.Conn, error) {
-	if own := e.set.opt.Own; own != nil && e.tls != nil && e.tls.believes != "" {
+	if own := e.set.opt.Own; own != nil && e.Meshed() {
 		if to, err := netip.ParseAddrPort(e.Address); err == nil {
 			if nc, err := own(ctx, to); nc != nil || err != nil {
 				return nc, err

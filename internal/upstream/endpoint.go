@@ -125,7 +125,7 @@ func (e *Endpoint) get(deadline time.Time, briefly bool) (c *Conn, reused bool, 
 	return c, false, err
 }
 
-// Put returns a connection whose exchange ended well, for further use, and acknowledges what it received. It is closed instead if bytes remain in its
+// Put returns a connection whose exchange ended well, for further use, and acknowledges what it received, unless a proxy of the mesh sent it. It is closed instead if bytes remain in its
 // buffer or in TLS (the other side sent more than it should), if it was aborted, if the endpoint is drained, or if
 // enough connections are idle. c must not be used afterwards.
 func (e *Endpoint) Put(c *Conn) {
@@ -134,7 +134,9 @@ func (e *Endpoint) Put(c *Conn) {
 		return
 	}
 	c.shrink()
-	c.acknowledge()
+	if !e.Meshed() { // a proxy of the mesh sends nothing behind an answer, whatever its application does
+		c.acknowledge()
+	}
 	e.mu.Lock()
 	if e.drained || e.closed || len(e.idle) >= e.set.opt.MaxIdlePerEndpoint || !c.state.CompareAndSwap(connUsed, connIdle) {
 		e.mu.Unlock()

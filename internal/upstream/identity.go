@@ -29,6 +29,9 @@ type workloads struct {
 
 func (w *workloads) none() bool { return w.presents == "" && w.believes == "" }
 
+// Meshed reports whether an identity vouches for the endpoint: a proxy of the mesh answers there.
+func (e *Endpoint) Meshed() bool { return e.tls != nil && e.tls.believes != "" }
+
 // read takes what t and the name of the client certificate say about identities.
 func (w *workloads) read(t *model.ServiceTLS, client string) error {
 	if model.IsIdentity(client) {

@@ -24,6 +24,7 @@ type Service struct {
 
 	endpoints    []*Endpoint
 	pods         []string // of the endpoints; nil if none is known
+	meshed       bool
 	maxEjected   int
 	maxRequests  int64 // 0 for no bound
 	maxRelays    int64
@@ -31,6 +32,9 @@ type Service struct {
 	use          *use
 	meant        func(address string) *Endpoint // nil unless Meant
 }
+
+// Meshed reports whether proxies of the mesh answer at endpoints of the service (Endpoint.Meshed).
+func (s *Service) Meshed() bool { return s.meshed }
 
 // Meant means that the service has no endpoints, but At.
 func (s *Service) Meant() bool { return s.meant != nil }

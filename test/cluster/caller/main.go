@@ -1,9 +1,10 @@
 // Command caller is what tests run in pods: services of several protocols, and a client to execute beside them.
 //
-//	caller serve NAME        HTTP at :8080, a greeting at :9000, lines back at :9001; until it is told to end
+//	caller serve NAME [LAG]  HTTP at :8080, a greeting at :9000, lines back at :9001; until LAG after it is told to end, a
+//	                         duration; 3s if it is left out
 //	caller get URL [N]       N requests, one connection each; prints a line for each: the status and the body, or "error ..."
-//	caller load URL SECONDS  requests from four clients that keep their connections, each every 10 ms; prints how many were answered
-//	                         by whom, and those that failed
+//	caller load URL SECONDS  requests from four clients that keep their connections, each every 10 ms, GET and POST in turn; prints how
+//	                         many were answered by whom, and those that failed
 //	caller say ADDRESS TEXT  what a server says at a connection, after the text unless that is empty, up to the end of a line
 package main
 
@@ -23,11 +24,7 @@ import (
 	"time"
 )
 
-const (
-	patience = 10 * time.Second
-	// lag is how long the services go on after they were told to end.
-	lag = 3 * time.Second
-)
+const patience = 10 * time.Second
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -38,8 +35,15 @@ func main() {
 
 func run(args []string) error {
 	switch {
-	case len(args) == 2 && args[0] == "serve":
-		return serve(args[1])
+	case (len(args) == 2 || len(args) == 3) && args[0] == "serve":
+		lag := 3 * time.Second
+		if len(args) == 3 {
+			var err error
+			if lag, err = time.ParseDuration(args[2]); err != nil {
+				return err
+			}
+		}
+		return serve(args[1], lag)
 	case len(args) >= 2 && args[0] == "get":
 		n := 1
 		if len(args) > 2 {
@@ -59,7 +63,7 @@ func run(args []string) error {
 	return fmt.Errorf("unknown arguments %q", args)
 }
 
-func serve(name string) error {
+func serve(name string, lag time.Duration) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	failed := make(chan error, 3)
@@ -123,6 +127,31 @@ func get(url string, n int) error {
 	return nil
 }
 
+// send sends a GET or a POST, and returns the status and body, with the method of a POST that failed.
+func send(client *http.Client, post bool, url string) string {
+	failed := ""
+	answer, err := (*http.Response)(nil), error(nil)
+	if post {
+		failed = "POST "
+		answer, err = client.Post(url, "text/plain", strings.NewReader(url))
+	} else {
+		answer, err = client.Get(url)
+	}
+	if err != nil {
+		return failed + "error " + err.Error()
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	what := fmt.Sprint(answer.StatusCode, " ", strings.TrimSpace(string(body)))
+	switch {
+	case err != nil:
+		return failed + "error " + err.Error()
+	case answer.StatusCode != http.StatusOK:
+		return failed + what
+	}
+	return what
+}
+
 func load(url string, d time.Duration) {
 	var mu sync.Mutex
 	counts := map[string]int{}
@@ -131,17 +160,8 @@ func load(url string, d time.Duration) {
 	for range 4 {
 		all.Go(func() {
 			client := &http.Client{Timeout: patience, Transport: &http.Transport{}}
-			for time.Now().Before(until) {
-				what := "error "
-				if answer, err := client.Get(url); err != nil {
-					what += err.Error()
-				} else {
-					body, err := io.ReadAll(answer.Body)
-					answer.Body.Close()
-					if what = fmt.Sprint(answer.StatusCode, " ", strings.TrimSpace(string(body))); err != nil {
-						what = "error " + err.Error()
-					}
-				}
+			for post := false; time.Now().Before(until); post = !post {
+				what := send(client, post, url)
 				mu.Lock()
 				counts[what]++
 				mu.Unlock()

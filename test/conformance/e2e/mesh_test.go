@@ -3,17 +3,24 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirmesh/weir/test/conformance/install"
 )
 
-// callers are Deployments of one pod each, which serve several protocols and call others; a Service leads to each.
+// callers are Deployments of one pod each, which serve several protocols and call others; a Service leads to each. Each is
+// a name, and what pods have beside it as annotations; "brisk" ends as soon as it is told to, others after some seconds.
 func (w *world) callers(names ...string) {
 	w.Helper()
 	for _, name := range names {
 		name, annotations, _ := strings.Cut(name, " ")
+		args := name
+		if name == "brisk" {
+			args += ", 0s"
+		}
 		w.apply(fmt.Sprintf(`
 apiVersion: v1
 kind: ServiceAccount
@@ -32,7 +39,7 @@ spec:
       containers:
       - name: caller
         image: caller:dev
-        args: [serve, %[1]s]
+        args: [serve, %[3]s]
         ports: [{containerPort: 8080, name: web}]
         readinessProbe: {httpGet: {path: /, port: web}, periodSeconds: 1, timeoutSeconds: 10, failureThreshold: 12}
         livenessProbe: {tcpSocket: {port: 9000}, timeoutSeconds: 10}
@@ -43,7 +50,7 @@ metadata: {name: %[1]s}
 spec:
   selector: {app: %[1]s}
   ports: [{name: http, port: 80, targetPort: web}, {name: greet, port: 9000}, {name: tcp-lines, port: 9001}]
-`, name, annotations))
+`, name, annotations, args))
 	}
 	for _, name := range names {
 		name, _, _ := strings.Cut(name, " ")
@@ -218,6 +225,79 @@ spec: {matches: {ports: [8080]}}
 	t.Logf("%d ways, of which %d requests reached the application", sent, reached)
 }
 
+// load has a workload send requests to another for some seconds, and returns what waits for their end. Each must be answered,
+// but those that it also returns: POSTs that met the end of a connection, of which nobody knows whether they arrived.
+func (w *world) load(from, to string, seconds int) (ended func() (answered, unknown int)) {
+	loaded := make(chan string, 1)
+	go func() {
+		text, err := install.Kubectl(w.Context(), "", "--namespace", w.namespace, "exec", "deployment/"+from, "--container=caller", "--", "/caller", "load",
+			"http://"+to+"/", strconv.Itoa(seconds))
+		if err != nil {
+			text += "\nerror " + err.Error()
+		}
+		loaded <- text
+	}()
+	return func() (answered, unknown int) {
+		w.Helper()
+		for line := range strings.Lines(<-loaded) {
+			line = strings.TrimSpace(line)
+			var n int
+			if _, err := fmt.Sscan(line, &n); err == nil && strings.HasSuffix(line, " 200 "+to) {
+				answered += n
+			} else if err == nil && strings.Contains(line, " POST 502 backend_reset: ") {
+				unknown += n
+			} else {
+				w.Errorf("under load: %s", line)
+			}
+		}
+		return answered, unknown
+	}
+}
+
+// restart replaces the pods of a Deployment.
+func (w *world) restart(namespace, name string) {
+	w.Helper()
+	for _, args := range [][]string{{"restart"}, {"status", fmt.Sprintf("--timeout=%s", patience)}} {
+		if _, err := install.Kubectl(w.Context(), "", append([]string{"--namespace", namespace, "rollout", args[0], "deployment/" + name}, args[1:]...)...); err != nil {
+			w.Error(err)
+		}
+	}
+}
+
+// TestMeshedPodsAreReplaced replaces a hundred pods under load, whose application ends at once when it is told to: its sidecar
+// stands alone for a moment, while clients still take it for an endpoint.
+func TestMeshedPodsAreReplaced(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes four minutes")
+	}
+	const pods, replicas = 100, 10
+	w := newWorldNamed(t, "e2e-mesh-replaced")
+	w.kubectl("", "label", "namespace", w.namespace, "weirmesh.github.io/inject=enabled")
+	w.callers("web", "brisk")
+	w.kubectl("", "scale", "deployment/brisk", fmt.Sprintf("--replicas=%d", replicas))
+	w.kubectl("", "rollout", "status", "deployment/brisk", fmt.Sprintf("--timeout=%s", patience))
+	w.eventually(func() error {
+		if got := w.call("web", "get", "http://brisk/"); got != "200 brisk" {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+	total, lost := 0, 0
+	for n := 0; n < pods; n += replicas {
+		began := time.Now()
+		ended := w.load("web", "brisk", 20)
+		w.restart(w.namespace, "brisk")
+		took := time.Since(began)
+		answered, unknown := ended()
+		total, lost = total+answered, lost+unknown
+		t.Logf("%d pods replaced in %v", replicas, took.Round(100*time.Millisecond))
+	}
+	t.Logf("%d requests were answered, %d POSTs met the end of a connection", total, lost)
+	if total < 5000 || lost > pods/10 { // at most one for each ten applications that end
+		t.Errorf("%d requests were answered, %d POSTs met the end of a connection", total, lost)
+	}
+}
+
 // TestMeshedPodsLive has one workload call another while the pods of both are replaced and the controller is, and a Job with
 // a sidecar that ends. The services go on for some seconds after they were told to end, as Kubernetes wants it of each.
 func TestMeshedPodsLive(t *testing.T) {
@@ -244,37 +324,14 @@ spec:
       restartPolicy: Never
       containers: [{name: caller, image: "caller:dev", args: [get, "http://pay/", "3"]}]
 `)
-	loaded := make(chan string, 1)
-	go func() {
-		text, err := install.Kubectl(w.Context(), "", "--namespace", w.namespace, "exec", "deployment/web", "--container=caller", "--", "/caller", "load", "http://pay/", "45")
-		if err != nil {
-			text += "\nerror " + err.Error()
-		}
-		loaded <- text
-	}()
-	restart := func(namespace, name string) {
-		for _, args := range [][]string{{"restart"}, {"status", fmt.Sprintf("--timeout=%s", patience)}} {
-			if _, err := install.Kubectl(w.Context(), "", append([]string{"--namespace", namespace, "rollout", args[0], "deployment/" + name}, args[1:]...)...); err != nil {
-				t.Error(err)
-			}
-		}
-	}
+	loaded := w.load("web", "pay", 45)
 	w.kubectl("", "scale", "deployment/pay", "--replicas=3")
-	restart(w.namespace, "pay")
-	restart(install.Namespace, "weir-controller")
-	restart(w.namespace, "pay")
-	answered := 0
-	for line := range strings.Lines(<-loaded) {
-		line = strings.TrimSpace(line)
-		var n int
-		if _, err := fmt.Sscan(line, &n); err == nil && strings.HasSuffix(line, " 200 pay") {
-			answered += n
-		} else {
-			t.Errorf("under load: %s", line)
-		}
-	}
-	if answered < 1000 {
-		t.Errorf("%d requests were answered", answered)
+	w.restart(w.namespace, "pay")
+	w.restart(install.Namespace, "weir-controller")
+	w.restart(w.namespace, "pay")
+	answered, unknown := loaded()
+	if answered < 1000 || unknown > 0 { // these services end their connections when nobody sends requests any more
+		t.Errorf("%d requests were answered, %d POSTs met the end of a connection", answered, unknown)
 	}
 	t.Logf("%d requests were answered", answered)
 	w.kubectl("", "wait", "--for=condition=Complete", "job/once", fmt.Sprintf("--timeout=%s", patience))
