@@ -8,9 +8,11 @@ import (
 
 	"github.com/weirmesh/weir/internal/dialect/sidecar"
 	"github.com/weirmesh/weir/internal/dialect/tlsconfig"
+	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/identity/spiffe"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/workload"
 )
 
 // Sidecars makes the configurations of the sidecars of a set's pods when they are asked for, so that sidecars that are not there
@@ -85,11 +87,48 @@ func (s *Sidecars) Outbound() (*model.Config, []model.Omission) {
 // pod. It has the pod's own listeners, what these lead to, and the policies about the pod; of other pods and of Gateways
 // nothing, and no keys.
 func (s *Sidecars) Inbound(namespace, pod string) (*model.Config, []model.Omission) {
-	own, _ := s.index.Sidecar(namespace, pod)
+	own := s.index.Sidecar(namespace, pod)
 	if len(own.Listeners) == 0 {
 		return nil, nil
 	}
 	return s.complete(s.supply(), model.WorkloadOwner(namespace, pod), own)
+}
+
+// LeftOut are what of the configurations of all pods' sidecars cannot be served, as findings. It makes all of them.
+func (s *Sidecars) LeftOut() []resource.Finding {
+	_, left := s.Outbound()
+	left = slices.Clone(left)
+	for _, p := range workload.PodList.In(s.set) {
+		if p.Sidecar {
+			_, own := s.Inbound(p.Namespace, p.Name)
+			left = append(left, own...)
+		}
+	}
+	findings := finding.LeftOut(left, s.set.Origin)
+	resource.SortFindings(findings)
+	return slices.CompactFunc(findings, func(a, b resource.Finding) bool { return a.Ref == b.Ref && a.Message == b.Message })
+}
+
+// Whole returns all that a pod's sidecar has, Inbound and Outbound together; nil if the set has no such pod. Of what both
+// have, that of Inbound counts, as for sidecars themselves.
+func (s *Sidecars) Whole(namespace, pod string) *model.Config {
+	own, _ := s.Inbound(namespace, pod)
+	if own == nil {
+		return nil
+	}
+	common, _ := s.Outbound()
+	known := map[string]bool{}
+	for i := range own.Services {
+		known[own.Services[i].Name] = true
+	}
+	rest := *common
+	rest.Services = slices.DeleteFunc(slices.Clone(common.Services), func(o model.Service) bool { return known[o.Name] })
+	out := &model.Config{}
+	for _, l := range model.Lists {
+		l.Concat(out, []*model.Config{own, &rest})
+	}
+	out.Sort()
+	return out
 }
 
 // SameInbound reports whether Inbound is the same as that of another one, for all pods. It may say no though it is so.
@@ -131,6 +170,15 @@ func (s *Sidecars) complete(from *model.Supply, owner model.Owner, own model.Con
 // the set's yet.
 func (s *Sidecars) Names(namespace string, labels map[string]string) []string {
 	return s.selection(namespace, labels).Names
+}
+
+// NamesOf are those of a pod of the set; nil if it has no such pod.
+func (s *Sidecars) NamesOf(namespace, pod string) []string {
+	labels, ok := s.index.Labels(namespace, pod)
+	if !ok {
+		return nil
+	}
+	return s.Names(namespace, labels)
 }
 
 func (s *Sidecars) selection(namespace string, labels map[string]string) tlsconfig.Selection {

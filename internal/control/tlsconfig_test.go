@@ -67,3 +67,42 @@ func servesPlainText(t *testing.T, s *control.Sidecars, namespace, pod string) b
 	}
 	return plain
 }
+
+// TestASidecarOfFilesObeysTLSConfigs, also those that are left out because they are not valid.
+func TestASidecarOfFilesObeysTLSConfigs(t *testing.T) {
+	const permissive = `, annotations: {weirmesh.github.io/permissive: "true"}`
+	config := func(namespace, more, spec string) string {
+		return "\n---\n{apiVersion: tls.smi-spec.io/v1beta1, kind: TLSConfig, metadata: {name: x, namespace: " + namespace + more + "}, spec: " + spec + "}\n"
+	}
+	for what, c := range map[string]struct {
+		text  string
+		plain bool
+	}{
+		"none":                  {"", true},
+		"strict":                {config("shop", "", "{selector: {matchLabels: {app: cart}}}"), false},
+		"permissive":            {config("shop", permissive, "{selector: {matchLabels: {app: cart}}}"), true},
+		"of another app":        {config("shop", "", "{selector: {matchLabels: {app: pay}}}"), true},
+		"of another namespace":  {config("blog", "", "{selector: {matchLabels: {}}}"), true},
+		"with a wrong name":     {config("shop", "", "{subjectNames: [UP], selector: {matchLabels: {app: cart}}}"), false},
+		"wrong, of another app": {config("shop", "", "{subjectNames: [UP], selector: {matchLabels: {app: pay}}}"), true},
+		"wrong and permissive":  {config("shop", permissive, "{subjectNames: [UP], selector: {matchLabels: {app: cart}}}"), true},
+		"a misspelt selector":   {config("shop", "", "{selector: {matchLabel: {app: pay}}}"), false},
+	} {
+		r := sidecarsOf(t, mesh+c.text, func(o *control.Options) {
+			o.Mesh = false
+			o.Sidecar.Namespace, o.Sidecar.Name, o.Sidecar.Plain = "shop", "cart-1", true
+		})
+		found := false
+		for i := range r.Config.Listeners {
+			if l := &r.Config.Listeners[i]; l.TLS != nil && l.WorkloadPort == 8080 {
+				found = true
+				if l.TLS.Plain != c.plain {
+					t.Errorf("%s: plain text is served: %t", what, l.TLS.Plain)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("%s: there is no listener", what)
+		}
+	}
+}

@@ -135,6 +135,7 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	if t.options.Mesh {
 		t.sidecars = newSidecars(set, t.options, configs, t.sidecars)
 		r.Sidecars = t.sidecars
+		r.Findings = append(r.Findings, r.Sidecars.index.Findings()...)
 	}
 	config := model.Merge(configs...)
 	if r.Sidecars != nil {

@@ -81,7 +81,7 @@ func (s *Settings) Ask(namespace string, labels map[string]string, pod *corev1.P
 	switch {
 	case said && own == Disabled:
 		return Decision{Outcome: OptedOut}
-	case !said && labels[Label] != Enabled:
+	case !said && (labels[Label] != Enabled || ofGateway(pod)):
 		return Decision{}
 	case slices.Contains(ExcludedNamespaces(s.Namespace), namespace):
 		return Decision{Outcome: Excluded, Reasons: []string{fmt.Sprintf("namespace %s: its pods run the cluster or Weir's controller, and never have a sidecar; run the pod in another namespace", namespace)}}
@@ -106,6 +106,12 @@ func (s *Settings) Ask(namespace string, labels map[string]string, pod *corev1.P
 		return Decision{Outcome: Excluded, Reasons: []string{why}}
 	}
 	return Decision{Outcome: Refused, Reasons: []string{fmt.Sprintf("%s; it cannot have the sidecar for which label %s asks: remove the label, or what keeps the sidecar out", why, Label)}}
+}
+
+// ofGateway reports whether a pod has the labels of a Gateway's proxies, which have an identity of their own and serve those
+// outside of the mesh. Whoever gives them to another pod opts it out, as he may by Label.
+func ofGateway(pod *corev1.Pod) bool {
+	return pod.Labels["app.kubernetes.io/managed-by"] == "weir" && pod.Labels["gateway.networking.k8s.io/gateway-name"] != "" && pod.Labels["gateway.networking.k8s.io/gateway-class-name"] != ""
 }
 
 // Pod decides about a pod of a namespace with labels. It may be called again with a pod that was injected, also after

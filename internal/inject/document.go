@@ -25,6 +25,8 @@ var templates = map[[2]string][]string{
 // Found is an object with pods, and what becomes of these.
 type Found struct {
 	Kind, Namespace, Name string
+	// Labels are those of the pods.
+	Labels map[string]string
 	Decision
 }
 
@@ -65,6 +67,7 @@ func (s *Settings) Document(tree map[string]any) (out map[string]any, found []Fo
 		if err != nil {
 			return nil, err
 		}
+		f.Labels = typed.Labels
 		f.Decision = s.Pod(f.Namespace, map[string]string{Label: Enabled}, typed)
 		return f.Apply(pod)
 	})

@@ -41,6 +41,16 @@ func (t *ServiceTLS) Identity() string {
 // spiffeScheme begins the names that certificates have under an identity's roots.
 const spiffeScheme = "spiffe://"
 
+// Issued is what a listener says of the process's identity of a name; nil if none does.
+func (c *Config) Issued(identity string) *Issued {
+	for i := range c.Listeners {
+		if t := c.Listeners[i].TLS; t != nil && t.Issued != nil && t.Identity() == identity {
+			return t.Issued
+		}
+	}
+	return nil
+}
+
 // MeshProtocol is the name (ALPN, RFC 7301) by which clients of the mesh say so: they offer it to endpoints that they know by
 // identity, beside a version of HTTP for requests and alone for other connections. No server chooses it.
 const MeshProtocol = "weir"
@@ -78,6 +88,8 @@ func (v *validator) listenerIdentity(where Ref, t *ListenerTLS) {
 	switch {
 	case name == "" && t.Plain:
 		v.fail(where, "tls.plain", "is set, but only a listener with an identity serves clients without TLS beside others")
+	case name == "" && t.Issued != nil:
+		v.fail(where, "tls.issued", "is set, but only an identity is signed")
 	case name == "":
 	case len(t.Certificates) > 1:
 		v.fail(where, "tls.certificates", "%q is an identity, beside which a listener has no other certificate", name)

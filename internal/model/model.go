@@ -90,6 +90,16 @@ type ListenerTLS struct {
 	// identity may have it. One of requests takes all TLS for its own. One of connections, or one that detects what they
 	// carry, takes only TLS that offers MeshProtocol; all else is passed on as it is.
 	Plain bool `json:"plain,omitempty"`
+	// Issued says what the certificate of the identity would be if it were signed now; nil is that nobody says. A process has
+	// one that differs signed anew. Of several listeners with one identity, one says it.
+	Issued *Issued `json:"issued,omitempty"`
+}
+
+// Issued are digests of what is signed for an identity.
+type Issued struct {
+	// Names is of the DNS names of the certificate, Roots of the roots that come with it.
+	Names string `json:"names,omitempty"`
+	Roots string `json:"roots,omitempty"`
 }
 
 // Certificate is a TLS certificate chain with its private key.

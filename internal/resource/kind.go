@@ -32,6 +32,9 @@ type Kind struct {
 	// Complete, if set, recognises objects written without their proper apiVersion, and returns that. It may put into u what
 	// such objects have elsewhere.
 	Complete func(apiVersion, kind string, u map[string]any) (full string, ok bool)
+	// Elsewhere says of fields that the kind does not have where Complete puts them if nothing is there: "name" to
+	// "metadata.name".
+	Elsewhere map[string]string
 
 	// Strict means that an unknown field, or null, makes an object invalid, as without it the object would allow more than
 	// its author wrote. The Decoder must hold that of objects of a cluster, whose definition should keep such fields.

@@ -168,6 +168,12 @@ func schemaCode(t field.ErrorType) string {
 // unknownField reports a field that nothing reads; candidates are the fields there are at that place, and those one
 // level below as "parent.child". One that is almost a known field is an error: what it was to say is not said.
 func unknownField(k *Kind, path string, candidates []string) Finding {
+	if k != nil && k.Elsewhere[path] != "" {
+		to := k.Elsewhere[path]
+		f := finding(CodeUnknownField, path, fmt.Sprintf("unknown field, which is read as %s where that is missing, and which an API server does not take", to))
+		f.Fix = "write it as " + to
+		return f
+	}
 	near := nearest(lastName(path), candidates)
 	if near == "" {
 		return finding(CodeUnknownField, path, "unknown field, it has no effect")

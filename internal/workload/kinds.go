@@ -78,6 +78,7 @@ func readPod(u map[string]any, p *Pod) field.ErrorList {
 	case string(corev1.PodSucceeded), string(corev1.PodFailed):
 		return r.errs // others may have its addresses now
 	}
+	p.Serving = p.Sidecar && r.started(status["initContainerStatuses"], at.Child("initContainerStatuses"))
 	addresses := r.list(status["podIPs"], at.Child("podIPs"))
 	for i, v := range addresses {
 		at := at.Child("podIPs").Index(i)
@@ -89,6 +90,17 @@ func readPod(u map[string]any, p *Pod) field.ErrorList {
 		p.Addresses = []string{ip}
 	}
 	return r.errs
+}
+
+// started reads from the status of a pod's init containers whether its sidecar has passed its startup probe, and runs.
+func (r *reader) started(v any, at *field.Path) bool {
+	for i, v := range r.list(v, at) {
+		container := r.object(v, at.Index(i))
+		if started, _ := container["started"].(bool); started && container["name"] == SidecarContainer {
+			return true
+		}
+	}
+	return false
 }
 
 // strict reads the annotation PlainText of a pod or a template. A value that is neither is taken for the safer one.

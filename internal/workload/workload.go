@@ -30,6 +30,8 @@ type Object struct {
 	// Sidecar means that the pod has a container by the name of SidecarContainer that runs beside the others, and so proves
 	// its identity to clients that ask for it. Strict means that it refuses clients who have none.
 	Sidecar, Strict bool
+	// Serving means that a pod's sidecar runs, and had an identity and a configuration when it began.
+	Serving bool
 }
 
 // SidecarContainer is the name of the container that is a pod's sidecar.

@@ -14,7 +14,7 @@ func TestTranslateGoldens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	goldentest.Run(t, 4, func(name string, set *resource.Set) goldentest.Output {
+	goldentest.Run(t, 6, func(name string, set *resource.Set) goldentest.Output {
 		statuses, events, found := tlsconfig.Translate(set, tlsconfig.Options{Grants: grants, Partial: name == "partial"})
 		findings := slices.Concat(set.Findings, found)
 		resource.SortFindings(findings)

@@ -1,6 +1,8 @@
 package tlsconfig
 
 import (
+	"maps"
+
 	"github.com/weirmesh/weir/api/tlsconfig"
 	"github.com/weirmesh/weir/deploy/crds"
 	"github.com/weirmesh/weir/internal/resource"
@@ -19,7 +21,7 @@ var kinds = resource.Kinds{{
 	Group: tlsconfig.Group, Name: kindName, Plural: "tlsconfigs", Versions: []string{tlsconfig.Draft},
 	API: "SMI", Domain: "smi-spec.io", Bundled: true,
 	Definition: resource.Definition{Files: crds.Files, Name: tlsconfig.Group + "_tlsconfigs.yaml"},
-	Decoder:    resource.Typed[tlsconfig.TLSConfig](), Objects: Configs, Complete: complete,
+	Decoder:    resource.Typed[tlsconfig.TLSConfig](), Objects: Configs, Complete: complete, Elsewhere: map[string]string{"name": "metadata.name"},
 	Status: &resource.StatusForm{Types: []string{condAccepted, condNames, condInjected}, Conditions: true, Generation: true},
 	Needs:  workload.Kinds(), Missing: resource.Info, Without: "there are no TLSConfigs of SMI",
 	Effects: map[string]string{
@@ -47,4 +49,22 @@ func complete(apiVersion, kind string, u map[string]any) (full string, ok bool) 
 		metadata["name"] = name
 	}
 	return tlsconfig.Group + "/" + tlsconfig.Draft, true
+}
+
+// Manifest returns a manifest's TLSConfig as an API server would have it, whichever form it is written in; nil if the object is
+// none.
+func Manifest(u map[string]any) map[string]any {
+	version, _ := u["apiVersion"].(string)
+	kind, _ := u["kind"].(string)
+	full := tlsconfig.Group + "/" + tlsconfig.Draft
+	if kind != kindName || version != full && version != tlsconfig.Draft && version != "" {
+		return nil
+	}
+	u = maps.Clone(u)
+	if metadata, ok := u["metadata"].(map[string]any); ok {
+		u["metadata"] = maps.Clone(metadata)
+	}
+	complete(version, kind, u)
+	u["apiVersion"] = full
+	return u
 }

@@ -44,9 +44,21 @@ func Translate(set *resource.Set, o Options) (statuses []resource.Status, events
 	for _, p := range workload.Of(set) {
 		pods[p.Namespace] = append(pods[p.Namespace], p)
 	}
+	labels := map[string]map[string]string{}
+	for _, n := range set.Namespaces {
+		labels[n.Name] = n.Labels
+	}
 	for namespace, list := range x.configs {
+		many := 0 // names of all
 		for _, c := range list {
-			status, problems := c.report(pods[namespace], o.Partial)
+			many += len(c.names)
+		}
+		in := &within{pods: pods[namespace], label: labels[namespace][injectLabel], partial: o.Partial}
+		if many > MaxNames {
+			in.index = x
+		}
+		for _, c := range list {
+			status, problems := c.report(in)
 			statuses = append(statuses, status)
 			for _, p := range problems {
 				ref := status.Ref
@@ -72,8 +84,22 @@ func Translate(set *resource.Set, o Options) (statuses []resource.Status, events
 // maxNamed is how many pods a message names.
 const maxNamed = 5
 
-// report is the status of a config, given what runs pods in its namespace, and what is wrong with it.
-func (c *config) report(pods []workload.Pods, partial bool) (resource.Status, []resource.Finding) {
+// injectLabel is the label of namespaces and pods about sidecars. Its value disabled keeps them without, whatever selects them.
+const (
+	injectLabel = "weirmesh.github.io/inject"
+	disabled    = "disabled"
+)
+
+// within is what matters of a namespace.
+type within struct {
+	pods    []workload.Pods
+	label   string // its injectLabel
+	partial bool
+	index   *Index // nil if no pod can have more than MaxNames
+}
+
+// report is the status of a config, and what is wrong with it.
+func (c *config) report(in *within) (resource.Status, []resource.Finding) {
 	o := c.object
 	s := resource.Status{Ref: model.Ref{Kind: kindName, Namespace: o.Namespace, Name: o.Name}, Generation: o.Generation}
 	var all []resource.Finding
@@ -87,27 +113,13 @@ func (c *config) report(pods []workload.Pods, partial bool) (resource.Status, []
 		all = append(all, resource.Problem(codeAnnotation, "InvalidAnnotation", "metadata.annotations["+tlsconfig.PermissiveAnnotation+"]",
 			fmt.Sprintf("%.64q is not a value of it, and plain text is refused", value), `write "true" or "false", in quotes`))
 	}
-	var refused []resource.Finding
-	for _, r := range c.refused {
-		fix := fmt.Sprintf("name a Service of the namespace, or allow it with --mesh-subject-names %s=%s (the chart's mesh.subjectNames)", o.Namespace, o.Spec.SubjectNames[r.at])
-		code := codeRefused
-		switch {
-		case r.err == errAddress:
-			fix = "write a DNS name"
-		case partial: // its Service, or the list, may be in the cluster
-			code = codeUnseen
-		case r.err == errCluster:
-			fix = "create the Service, or correct the name"
-		}
-		refused = append(refused, resource.Problem(code, "NotPermitted", model.FieldAt("spec.subjectNames", r.at),
-			fmt.Sprintf("%q is not signed: %s", o.Spec.SubjectNames[r.at], r.err), fix))
-	}
+	refused := c.unsigned(in)
 	all = append(all, refused...)
 	names := resource.True(condNames, "Signed", "")
 	if len(refused) > 0 {
 		names = resource.False(condNames, refused[0].Reason, resource.Texts(refused))
 	}
-	injected, p := c.injected(pods, partial)
+	injected, p := c.injected(in)
 	if p != nil {
 		all = append(all, *p)
 	}
@@ -115,52 +127,117 @@ func (c *config) report(pods []workload.Pods, partial bool) (resource.Status, []
 	return s, all
 }
 
-// injected says how the pods stand that are selected: those that run, and templates of which no pod is known.
-func (c *config) injected(pods []workload.Pods, partial bool) (resource.Condition, *resource.Finding) {
-	selected, with, running := 0, 0, 0
-	var without []string
-	for i := range pods {
-		p := &pods[i]
+// unsigned says which names certificates do not have, and why.
+func (c *config) unsigned(in *within) (out []resource.Finding) {
+	o := c.object
+	for _, r := range c.refused {
+		fix := fmt.Sprintf("name a Service of the namespace, or allow it with --mesh-subject-names %s=%s (the chart's mesh.subjectNames)", o.Namespace, o.Spec.SubjectNames[r.at])
+		code := codeRefused
+		switch {
+		case r.err == errAddress:
+			fix = "write a DNS name"
+		case in.partial: // its Service, or the list, may be in the cluster
+			code = codeUnseen
+		case r.err == errCluster:
+			fix = "create the Service, or correct the name"
+		}
+		out = append(out, resource.Problem(code, "NotPermitted", model.FieldAt("spec.subjectNames", r.at),
+			fmt.Sprintf("%q is not signed: %s", o.Spec.SubjectNames[r.at], r.err), fix))
+	}
+	if in.index == nil || c.err != nil {
+		return out
+	}
+	for i := range in.pods {
+		p := &in.pods[i]
+		if !c.selector.Matches(labels.Set(p.PodLabels)) {
+			continue
+		}
+		of := in.index.Of(o.Namespace, p.PodLabels)
+		var dropped []string
+		for _, name := range of.Dropped {
+			if slices.Contains(c.names, name) {
+				dropped = append(dropped, fmt.Sprintf("%q", name))
+			}
+		}
+		if len(dropped) > 0 {
+			return append(out, resource.Problem(codeMany, "TooManyNames", "spec.subjectNames",
+				fmt.Sprintf("the TLSConfigs that select %s %s have %d names together, and a certificate has the first %d by the alphabet: %s not signed", p.Kind, p.Name, len(of.Names)+len(of.Dropped), MaxNames, list(dropped, "is", "are")),
+				"give the pods fewer names"))
+		}
+	}
+	return out
+}
+
+// list is "A, B and 3 more are", of at most maxNamed.
+func list(all []string, is, are string) string {
+	if len(all) == 1 {
+		return all[0] + " " + is
+	}
+	return strings.Join(few(all), ", ") + " " + are
+}
+
+// few are the first of some, and how many more there are.
+func few(all []string) []string {
+	if more := len(all) - maxNamed; more > 0 {
+		return append(slices.Clone(all[:maxNamed]), fmt.Sprintf("and %d more", more))
+	}
+	return all
+}
+
+// injected says how the pods stand that are selected. Those that are to come, of templates of which no pod is known and of
+// manifests, get sidecars unless they opt out.
+func (c *config) injected(in *within) (resource.Condition, *resource.Finding) {
+	selected, with, serving := 0, 0, 0
+	var without, coming []string
+	old := false
+	for i := range in.pods {
+		p := &in.pods[i]
 		if c.err != nil || !c.selector.Matches(labels.Set(p.PodLabels)) {
 			continue
 		}
-		switch selected++; {
+		name, why := p.Kind+" "+p.Name, why(p, in.label)
+		switch {
 		case p.Sidecar:
+			selected++
 			with++
-			if len(p.Addresses) > 0 {
-				running++
+			if p.Serving {
+				serving++
 			}
+		case why == "" && (in.partial || p.Kind != model.KindPod):
+			coming = append(coming, name)
 		default:
-			without = append(without, p.Kind+" "+p.Name+why(p))
+			selected++
+			old = old || why == ""
+			without = append(without, name+why)
 		}
 	}
-	counts := fmt.Sprintf("%d selected, %d with a sidecar, %d of these have an address", selected, with, running)
+	counts := fmt.Sprintf("%d selected, %d with a sidecar, %d of these serve", selected, with, serving)
 	switch {
+	case selected == 0 && len(coming) > 0:
+		return resource.Unknown(condInjected, "NoPods", "no pods run yet; those that are to come get sidecars: "+strings.Join(few(coming), ", ")), nil
 	case selected == 0:
 		p := resource.Problem(codeNoPods, "SelectsNothing", "spec.selector", "no pods are known that it selects", "correct the labels, or ignore this if the pods are yet to come")
 		return resource.Unknown(condInjected, p.Reason, p.Text()), &p
 	case with == selected:
 		return resource.True(condInjected, "Injected", counts), nil
 	}
-	if more := len(without) - maxNamed; more > 0 {
-		without = append(without[:maxNamed], fmt.Sprintf("and %d more", more))
+	fix := "remove what keeps them without, or select others"
+	if old {
+		fix = "replace those that name no reason, which are older than the TLSConfig: kubectl -n " + c.object.Namespace + " rollout restart deployments,statefulsets,daemonsets"
 	}
-	code := codeNotInjected
-	if partial {
-		code = codeUnseen
-	}
-	p := resource.Problem(code, "NotInjected", "spec.selector", counts+"; without: "+strings.Join(without, ", "),
-		"give the namespace or the pods' template the label weirmesh.github.io/inject: enabled, and replace the pods")
+	p := resource.Problem(codeNotInjected, "NotInjected", "spec.selector", counts+"; without: "+strings.Join(few(without), ", "), fix)
 	return resource.False(condInjected, p.Reason, p.Text()), &p
 }
 
-// why says what kept a pod from its sidecar, as far as it can be seen.
-func why(p *workload.Pods) string {
-	switch {
+// why says what kept a pod from its sidecar, or will, as far as it can be seen. The label is that of its namespace.
+func why(p *workload.Pods, label string) string {
+	switch own := p.PodLabels[injectLabel]; {
 	case p.HostNetwork:
 		return " (hostNetwork)"
-	case p.PodLabels["weirmesh.github.io/inject"] == "disabled":
+	case own == disabled:
 		return " (its label opts out)"
+	case own == "" && label == disabled:
+		return " (the namespace's label opts out)"
 	}
 	return ""
 }

@@ -44,8 +44,12 @@ type Source struct {
 	Logger *slog.Logger
 
 	current  atomic.Pointer[spiffe.Identity]
+	issued   Issued // of current; only Run uses it
+	expected atomic.Pointer[Issued]
+	early    early
 	once     sync.Once
 	again    chan struct{}
+	looks    chan struct{}
 	failures loglimit.Limiter
 }
 
@@ -74,8 +78,29 @@ func (s *Source) Renew() {
 	}
 }
 
+// Expect says what a certificate would be that was signed now. If the current one differs, it is renewed soon: at a random
+// time, since many pods may learn the same at once, and not again and again, should the answer stay another one. It may be
+// called from any goroutine.
+func (s *Source) Expect(now Issued) {
+	if before := s.expected.Swap(&now); before == nil || *before != now {
+		select {
+		case s.lookAgain() <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (s *Source) lookAgain() chan struct{} {
+	s.init()
+	return s.looks
+}
+
+func (s *Source) init() {
+	s.once.Do(func() { s.again, s.looks = make(chan struct{}, 1), make(chan struct{}, 1) })
+}
+
 func (s *Source) asked() chan struct{} {
-	s.once.Do(func() { s.again = make(chan struct{}, 1) })
+	s.init()
 	return s.again
 }
 
@@ -92,13 +117,13 @@ func (s *Source) Run(ctx context.Context) error {
 	var retry time.Duration
 	var due time.Time // when to ask
 	for {
-		if now := time.Now(); !now.Before(due) || !s.begun(now) {
-			id, err := s.ask(ctx)
+		if now := time.Now(); !now.Before(due) || !s.begun(now) || s.early.asks(now) {
+			id, issued, err := s.ask(ctx)
 			switch {
 			case ctx.Err() != nil:
 				return nil
 			case err == nil:
-				retry, due = 0, renewal(id, time.Now())
+				retry, due, s.issued = 0, renewal(id, time.Now()), issued
 				s.use(id, log)
 			default:
 				retry = min(max(2*retry, firstRetry), s.longest())
@@ -106,12 +131,20 @@ func (s *Source) Run(ctx context.Context) error {
 				s.failed(err, log)
 			}
 		}
+		next := due
+		if expected := s.expected.Load(); expected != nil && s.current.Load() != nil {
+			s.early.look(s.issued, *expected, time.Now())
+			if at := s.early.at; !at.IsZero() && at.Before(next) {
+				next = at
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.asked():
 			due = time.Time{}
-		case <-time.After(min(time.Until(due), lookEvery)):
+		case <-s.lookAgain():
+		case <-time.After(min(time.Until(next), lookEvery)):
 		}
 	}
 }
@@ -136,26 +169,26 @@ func (s *Source) longest() time.Duration {
 	return retryWith
 }
 
-func (s *Source) ask(ctx context.Context) (*spiffe.Identity, error) {
+func (s *Source) ask(ctx context.Context) (*spiffe.Identity, Issued, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, err
+		return nil, Issued{}, err
 	}
 	request, err := newRequest(key)
 	if err != nil {
-		return nil, err
+		return nil, Issued{}, err
 	}
 	data, err := s.Sign(ctx, request)
 	if err != nil {
-		return nil, err
+		return nil, Issued{}, err
 	}
-	id, err := identityOf(data, key, time.Now())
+	id, issued, err := identityOf(data, key, time.Now())
 	if err != nil {
-		return nil, fmt.Errorf("the answer is not used: %w", err)
+		return nil, Issued{}, fmt.Errorf("the answer is not used: %w", err)
 	}
-	return id, nil
+	return id, issued, nil
 }
 
 func (s *Source) use(id *spiffe.Identity, log *slog.Logger) {

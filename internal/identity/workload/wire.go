@@ -56,44 +56,45 @@ func keyOf(request []byte) (*ecdsa.PublicKey, error) {
 
 // identityOf returns the identity that an answer gives the holder of a key. It fails unless the roots of the answer have
 // signed its chain, and it is good now.
-func identityOf(data []byte, key *ecdsa.PrivateKey, now time.Time) (*spiffe.Identity, error) {
+func identityOf(data []byte, key *ecdsa.PrivateKey, now time.Time) (*spiffe.Identity, Issued, error) {
+	var none Issued
 	if len(data) > maxAnswer {
-		return nil, fmt.Errorf("an answer of %d bytes is longer than %d", len(data), maxAnswer)
+		return nil, none, fmt.Errorf("an answer of %d bytes is longer than %d", len(data), maxAnswer)
 	}
 	var a answer
 	if err := json.Unmarshal(data, &a); err != nil {
-		return nil, err
+		return nil, none, err
 	}
 	if len(a.Chain) == 0 || len(a.Chain) > maxChain || len(a.Roots) == 0 || len(a.Roots) > maxRoots {
-		return nil, fmt.Errorf("an answer with %d certificates and %d roots: want 1 to %d, and 1 to %d", len(a.Chain), len(a.Roots), maxChain, maxRoots)
+		return nil, none, fmt.Errorf("an answer with %d certificates and %d roots: want 1 to %d, and 1 to %d", len(a.Chain), len(a.Roots), maxChain, maxRoots)
 	}
 	roots, between := x509.NewCertPool(), x509.NewCertPool()
 	for _, der := range a.Roots {
 		c, err := x509.ParseCertificate(der)
 		if err != nil {
-			return nil, fmt.Errorf("a root: %w", err)
+			return nil, none, fmt.Errorf("a root: %w", err)
 		}
 		roots.AddCert(c)
 	}
 	for _, der := range a.Chain[1:] {
 		c, err := x509.ParseCertificate(der)
 		if err != nil {
-			return nil, fmt.Errorf("an intermediate certificate: %w", err)
+			return nil, none, fmt.Errorf("an intermediate certificate: %w", err)
 		}
 		between.AddCert(c)
 	}
 	id, err := spiffe.New(tls.Certificate{Certificate: a.Chain, PrivateKey: key}, roots)
 	if err != nil {
-		return nil, err
+		return nil, none, err
 	}
 	leaf := id.Certificate.Leaf
 	if !key.PublicKey.Equal(leaf.PublicKey) {
-		return nil, errors.New("the certificate is for another key")
+		return nil, none, errors.New("the certificate is for another key")
 	}
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 		if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
-			return nil, fmt.Errorf("the certificate: %w", err)
+			return nil, none, fmt.Errorf("the certificate: %w", err)
 		}
 	}
-	return id, nil
+	return id, issuedOf(leaf.DNSNames, a.Roots), nil
 }

@@ -122,7 +122,7 @@ func TestACertificateSaysWhatWasAttested(t *testing.T) {
 		signed = request
 		return w.sign(ctx, request)
 	}}
-	id, err := s.ask(t.Context())
+	id, is, err := s.ask(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +131,9 @@ func TestACertificateSaysWhatWasAttested(t *testing.T) {
 	want := claim.Claims{Pod: cart.Name, UID: cart.UID, Owners: cart.Owners}
 	if id.ID.String() != "spiffe://td/ns/shop/sa/cart" || !slices.Equal(leaf.DNSNames, []string{"cart.shop.svc"}) || err != nil || !reflect.DeepEqual(claims, want) {
 		t.Errorf("%s, names %v, claims %+v, %v", id.ID, leaf.DNSNames, claims, err)
+	}
+	if want := IssuedOf([]string{"cart.shop.svc"}, w.authority.Bundle()); is != want || want.Names == "" || want.Roots == "" {
+		t.Errorf("the digests are %+v, and the authority says %+v", is, want)
 	}
 	if life := time.Until(leaf.NotAfter); life > Life || life < Life-time.Minute {
 		t.Errorf("it is good for %s", life)
@@ -158,7 +161,7 @@ func TestOnlyTheKeyOfARequestCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := identityOf(data, key, time.Now())
+	id, _, err := identityOf(data, key, time.Now())
 	if err != nil || !slices.Equal(id.Certificate.Leaf.DNSNames, []string{"cart.shop.svc"}) {
 		t.Errorf("%+v, %v", id, err)
 	}
@@ -219,7 +222,7 @@ func TestAnswersThatAreNotUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	if _, err := identityOf(data, key, now); err != nil {
+	if _, _, err := identityOf(data, key, now); err != nil {
 		t.Fatal(err)
 	}
 	foreign, err := identity.New(now)
@@ -262,7 +265,7 @@ func TestAnswersThatAreNotUsed(t *testing.T) {
 		"one that has not begun":      {data, key, now.Add(-time.Hour), "not yet valid"},
 		"too long":                    {append(slices.Clone(data), slices.Repeat([]byte(" "), maxAnswer)...), key, now, "longer"},
 	} {
-		if id, err := identityOf(c.data, c.key, c.at); err == nil || !strings.Contains(err.Error(), c.why) || id != nil {
+		if id, _, err := identityOf(c.data, c.key, c.at); err == nil || !strings.Contains(err.Error(), c.why) || id != nil {
 			t.Errorf("%s: %v, want %s", name, err, c.why)
 		}
 	}
@@ -407,7 +410,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(data)
 	f.Add([]byte(`{"chain":["AA=="],"roots":["AA=="]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		id, err := identityOf(data, key, now)
+		id, _, err := identityOf(data, key, now)
 		if (id == nil) != (err != nil) {
 			t.Fatalf("%v, %v", id, err)
 		}

@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,10 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weirmesh/weir/api/rollouts"
+	"github.com/weirmesh/weir/api/tlsconfig"
 )
 
 const (
-	// listPage is how many Rollouts an API server sends at a time, listMost how many of one namespace are read.
+	// listPage is how many objects an API server sends at a time, listMost how many of one namespace are read.
 	listPage = 100
 	listMost = 1000
 )
@@ -30,6 +32,9 @@ var found = map[string]schema.GroupVersionKind{
 	"Deployment": appsv1.SchemeGroupVersion.WithKind("Deployment"), "Service": corev1.SchemeGroupVersion.WithKind("Service"),
 }
 
+// configs is the kind of TLSConfigs.
+var configs = schema.GroupVersionKind{Group: tlsconfig.Group, Version: tlsconfig.Draft, Kind: "TLSConfig"}
+
 // NewLister returns one for an API server.
 func NewLister(config *rest.Config) (*Lister, error) {
 	var versions []schema.GroupVersion
@@ -40,6 +45,7 @@ func NewLister(config *rest.Config) (*Lister, error) {
 	for _, v := range versions {
 		mapper.Add(v.WithKind("Rollout"), meta.RESTScopeNamespace)
 	}
+	mapper.Add(configs, meta.RESTScopeNamespace)
 	for _, kind := range found {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
@@ -52,8 +58,21 @@ func NewLister(config *rest.Config) (*Lister, error) {
 
 // List implements Rollouts.List.
 func (l *Lister) List(ctx context.Context, version, namespace string) (all []map[string]any, err error) {
+	return l.list(ctx, schema.GroupVersionKind{Group: rollouts.Group, Version: version, Kind: "Rollout"}, namespace)
+}
+
+// TLSConfigs returns those of a namespace, none where there is no such kind.
+func (l *Lister) TLSConfigs(ctx context.Context, namespace string) (all []map[string]any, err error) {
+	all, err = l.list(ctx, configs, namespace)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return all, err
+}
+
+func (l *Lister) list(ctx context.Context, kind schema.GroupVersionKind, namespace string) (all []map[string]any, err error) {
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(schema.GroupVersionKind{Group: rollouts.Group, Version: version, Kind: "RolloutList"})
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	for {
 		if err := l.client.List(ctx, list, client.InNamespace(namespace), client.Limit(listPage), client.Continue(list.GetContinue())); err != nil {
 			return nil, err

@@ -100,3 +100,59 @@ func TestPodsThatCannotBeInjectedAreTold(t *testing.T) {
 		}
 	}
 }
+
+// TestPodsThatTLSConfigsSelect get sidecars without a label; the API server's own list says which these are.
+func TestPodsThatTLSConfigsSelect(t *testing.T) {
+	p := pods()
+	lists := 0
+	var fails error
+	p.Selecting = func(ctx context.Context, namespace string, labels map[string]string) ([]string, error) {
+		if _, bounded := ctx.Deadline(); !bounded || namespace != "shop" {
+			t.Errorf("namespace %s, a time %t", namespace, bounded)
+		}
+		if lists++; fails != nil || labels["app"] != "pay" {
+			return nil, fails
+		}
+		return []string{"pay"}, nil
+	}
+	pod := func(labels, spec string) []byte {
+		return podReview(fmt.Sprintf(`{"metadata":{"name":"a","labels":{%s}},"spec":{%s"containers":[{"name":"a"}]}}`, labels, spec))
+	}
+	const selected, other, optedOut, asks = `"app":"pay"`, `"app":"web"`, `"app":"pay","weirmesh.github.io/inject":"disabled"`, `"app":"web","weirmesh.github.io/inject":"enabled"`
+	if r := ask(t, p.InjectSelected, pod(selected, "")); !r.Allowed || !strings.Contains(string(r.Patch), `"weir-sidecar"`) {
+		t.Errorf("one that is selected: %+v", r)
+	}
+	if r := ask(t, p.FinalSelected, pod(selected, "")); r.Allowed || !strings.Contains(r.Result.Message, "must not start without its sidecar") {
+		t.Errorf("one that is selected and has none: %+v", r)
+	}
+	for _, answer := range []func(context.Context, []byte) ([]byte, error){p.InjectSelected, p.FinalSelected} {
+		if r := ask(t, answer, pod(other, "")); !r.Allowed || r.Patch != nil || len(r.Warnings) > 0 {
+			t.Errorf("another one: %+v", r)
+		}
+	}
+	if r := ask(t, p.InjectSelected, pod(selected, `"os":{"name":"windows"},`)); !r.Allowed || r.Patch != nil || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "gets no sidecar: spec.os") {
+		t.Errorf("of Windows: %+v", r)
+	}
+	if r := ask(t, p.InjectSelected, pod(optedOut, "")); !r.Allowed || r.Patch != nil {
+		t.Errorf("one that opts out: %+v", r)
+	}
+	if r := ask(t, p.FinalSelected, pod(optedOut, "")); !r.Allowed || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "Pod shop/a gets no sidecar by TLSConfig pay: its label weirmesh.github.io/inject is disabled") {
+		t.Errorf("one that opts out: %+v", r)
+	}
+	lists = 0
+	if r := ask(t, p.InjectSelected, pod(asks, "")); !r.Allowed || r.Patch == nil || lists > 0 {
+		t.Errorf("one that asks itself, after %d lists: %+v", lists, r)
+	}
+	fails = errors.New("no list")
+	for _, answer := range []func(context.Context, []byte) ([]byte, error){p.InjectSelected, p.FinalSelected} {
+		if r := ask(t, answer, pod(selected, "")); r.Allowed || !strings.Contains(r.Result.Message, "cannot be stored while it is not known whether it is to have a sidecar:\n- TLSConfigs of the namespace: no list") {
+			t.Errorf("nobody knows: %+v", r)
+		}
+		if answer, err := answer(t.Context(), podReview(`{"spec":[]}`)); err == nil {
+			t.Errorf("no pod: %s", answer)
+		}
+	}
+	if r := ask(t, p.FinalSelected, pod(optedOut, "")); !r.Allowed || len(r.Warnings) > 0 {
+		t.Errorf("nobody knows about one that opts out: %+v", r)
+	}
+}

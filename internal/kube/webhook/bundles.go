@@ -109,12 +109,17 @@ func (b *Bundles) tell(kind, name string, err error) {
 
 // patch changes fields of an object that was read, unless it has been changed since then.
 func (b *Bundles) patch(ctx context.Context, o client.Object, fields map[string]any) error {
-	fields["metadata"] = map[string]any{"resourceVersion": o.GetResourceVersion()}
-	patch, err := json.Marshal(fields)
+	patch, err := mergePatch(o, fields)
 	if err != nil {
 		return err
 	}
 	return b.Client.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), client.FieldOwner("weir"))
+}
+
+// mergePatch is a patch of fields of an object that was read, for that version alone.
+func mergePatch(o client.Object, fields map[string]any) ([]byte, error) {
+	fields["metadata"] = map[string]any{"resourceVersion": o.GetResourceVersion()}
+	return json.Marshal(fields)
 }
 
 // shares reports whether two bundles have a certificate in common.

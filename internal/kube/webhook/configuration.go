@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -21,8 +19,7 @@ type Configuration struct {
 // configuration maintains the certificates of webhooks that name this controller's Service. What they are asked about is
 // for those to say who install them, and so is where they are: like an APIService, none is moved here.
 func (b *Bundles) configuration(ctx context.Context, c Configuration, bundle string) error {
-	o := &unstructured.Unstructured{} // the list is written as a whole, with fields of newer API servers
-	o.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: c.Kind})
+	o := configurationOf(c.Kind)
 	if err := b.Client.Get(ctx, client.ObjectKey{Name: c.Name}, o); err != nil {
 		return err
 	}
