@@ -124,6 +124,11 @@ func All() List {
 			of := o.Sidecar
 			of.TrustDomain = cmp.Or(o.TrustDomain, access.DefaultTrustDomain)
 			return func(set *resource.Set, _ Known) (r Result) {
+				of := of
+				if of.Name != "" && of.Plain {
+					index := tlsconfig.NewIndex(set, nil)
+					of.Strict = func(namespace string, labels map[string]string) bool { return index.Of(namespace, labels).Strict }
+				}
 				r.Config, r.Findings = sidecar.Translate(set, of)
 				return r
 			}

@@ -163,9 +163,15 @@ func (ex *Exchange) edgeTo(e *upstream.Endpoint, by *observer) *telemetry.Edge {
 	return n.edge
 }
 
-// sideOf is the pod of an endpoint; if that is not known, the Service.
+// sideOf is the pod of an endpoint; if that is not known, the Service, or the address if the client meant that.
 func (ex *Exchange) sideOf(e *upstream.Endpoint) telemetry.Side {
 	s := ex.backend.Service
+	if s.Meant() {
+		if at, err := netip.ParseAddrPort(e.Address); err == nil && mayBePod(at.Addr()) {
+			return telemetry.Side{Kind: telemetry.KindAddress, Name: at.Addr().Unmap().String()}
+		}
+		return telemetry.Side{}
+	}
 	namespace, rest, _ := strings.Cut(s.Name, "/")
 	pod, ok := s.Pod(e)
 	if !ok { // it may be of a later configuration

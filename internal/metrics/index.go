@@ -196,6 +196,9 @@ func (x *Index) pods(of *workload.Pods) *place {
 		if of.Node != "" && !x.part {
 			x.join(p, x.object(nodes, "", of.Node))
 		}
+		if of.Sidecar {
+			x.report(p, telemetry.Side{Kind: telemetry.KindSidecar, Namespace: of.Namespace, Name: of.Name})
+		}
 	}
 	p.template = of.Kind != model.KindPod
 	for _, owner := range of.Owners {

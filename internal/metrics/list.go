@@ -154,7 +154,9 @@ func (x *Index) Sides(of api.Resource, namespace, name string) (telemetry.TapSid
 	sides := telemetry.TapSides{}
 	for _, p := range o.places {
 		for _, s := range p.sides {
-			sides[s] = true
+			if s.Kind != telemetry.KindSidecar { // as nobody reports requests
+				sides[s] = true
+			}
 		}
 	}
 	return sides, nil

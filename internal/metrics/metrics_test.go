@@ -520,3 +520,62 @@ func TestSelectorsMatchAsTheyAreShown(t *testing.T) {
 		}
 	}
 }
+
+// TestSidecarsSayOfOtherNamespacesNothing: what a pod's own sidecar observed counts for the pod, and for others that nobody
+// observes only in its namespace, so that no tenant makes up what another one's autoscalers go by.
+func TestSidecarsSayOfOtherNamespacesNothing(t *testing.T) {
+	pod := func(namespace, name string, sidecar bool) (text string) {
+		init := ""
+		if sidecar {
+			init = ", initContainers: [{name: weir-sidecar, restartPolicy: Always}]"
+		}
+		return fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: %s}, spec: {containers: [{name: c}]%s}}\n---\n", name, namespace, init)
+	}
+	set, err := resource.Load(dialect.Kinds(), []string{"-"}, strings.NewReader(pod("shop", "web", true)+pod("shop", "old", false)+pod("bank", "pay", false)+pod("shop", "cart", true)+pod("edge", "gw", false)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	side := func(kind, namespace, name string) telemetry.Side {
+		return telemetry.Side{Kind: kind, Namespace: namespace, Name: name}
+	}
+	of := func(at, peer telemetry.Side, out bool, n uint64) metrics.Traffic {
+		return metrics.Traffic{EdgeLabels: telemetry.EdgeLabels{At: at, Out: out, Peer: peer}, Success: n}
+	}
+	web, cart := side("Sidecar", "shop", "web"), side("Sidecar", "shop", "cart")
+	s := &store{rows: []metrics.Traffic{
+		of(web, side("Pod", "shop", "old"), true, 3), of(web, side("Pod", "bank", "pay"), true, 5), of(web, side("Pod", "shop", "cart"), true, 7),
+		of(cart, side("Pod", "shop", "web"), false, 7), of(side("Sidecar", "shop", "gone"), side("Pod", "bank", "pay"), true, 11),
+		of(side("Pod", "edge", "gw"), side("Pod", "bank", "pay"), true, 13),
+	}}
+	x := metrics.NewIndex(set)
+	pods := resourceOf(t, "Pod")
+	for name, want := range map[string]uint64{"shop/old": 3, "bank/pay": 13, "shop/cart": 7, "shop/web": 0} {
+		namespace, name, _ := strings.Cut(name, "/")
+		m, err := x.Get(ctx, s, pods, namespace, name, 0)
+		if got, _ := m.Measured(); err != nil || got.Success != want {
+			t.Errorf("%s/%s received %d, want %d, %v", namespace, name, got.Success, want, err)
+		}
+	}
+	edges := func(namespace, name string) (out []string) {
+		l, err := x.Edges(ctx, s, pods, namespace, name, whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range l.Items {
+			got, _ := m.Measured()
+			out = append(out, fmt.Sprint(m.Edge.Direction, " ", m.Edge.Resource.Namespace, "/", m.Edge.Resource.Name, " ", got.Success))
+		}
+		return out
+	}
+	for of, want := range map[string]string{
+		"shop/web":  "[to bank/pay 5 to shop/cart 7 to shop/old 3]", // each as its own sidecar saw it, once
+		"shop/cart": "[from shop/web 7]",
+		"bank/pay":  "[from edge/gw 13]",
+		"shop/old":  "[from shop/web 3]",
+	} {
+		namespace, name, _ := strings.Cut(of, "/")
+		if got := fmt.Sprint(edges(namespace, name)); got != want {
+			t.Errorf("the edges of %s are %s, want %s", of, got, want)
+		}
+	}
+}

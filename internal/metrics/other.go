@@ -68,7 +68,7 @@ func (x *Index) stranger(s telemetry.Side, kind int) other {
 	case s.Namespace != "" && kind == namespaces:
 		return x.named(kinds[namespaces].Reference("", s.Namespace))
 	case s.Name == "":
-	case s.Kind == model.KindPod && s.Namespace != "":
+	case (s.Kind == model.KindPod || s.Kind == telemetry.KindSidecar) && s.Namespace != "":
 		return other{reference: kinds[pods].Reference(s.Namespace, s.Name)}
 	case s.Kind == kinds[services].Kind && s.Namespace != "":
 		return other{reference: kinds[services].Reference(s.Namespace, s.Name)}

@@ -86,8 +86,11 @@ func (v *view) silent(all []*object) (sides []telemetry.Side) {
 	return sides
 }
 
-// told reports whether a row says what its Peer received or sent, which nobody observed there.
-func (v *view) told(r *row) bool { return r.peer != nil && !v.observed[1-r.direction()][r.peer.id] }
+// told reports whether a row says what its Peer received or sent, which nobody observed there. A sidecar says so only of its
+// own namespace: whoever may run a pod in another one is not to make up what others' autoscalers go by.
+func (v *view) told(r *row) bool {
+	return r.peer != nil && !v.observed[1-r.direction()][r.peer.id] && (r.At.Kind != telemetry.KindSidecar || r.At.Namespace == r.peer.namespace)
+}
 
 // receivedBy is what each place received, by its ID.
 func (v *view) receivedBy() [][]*Traffic {

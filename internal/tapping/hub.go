@@ -30,8 +30,10 @@ const (
 
 // Hub is a replica's end of all taps. Connected is required; no field may be changed once a method was called.
 type Hub struct {
-	// Connected returns how many proxies are connected to this replica.
+	// Connected returns how many proxies of Gateways are connected to this replica. Sidecars, if set, returns of how many of
+	// these pods the sidecars are.
 	Connected func() int
+	Sidecars  func(pods telemetry.TapSides) int
 	// Peers, if set, returns the other replicas. Call opens a stream to one, which ends with ctx, at ServePeer of its Hub.
 	Peers func() []Peer
 	Call  func(ctx context.Context, address string) (Stream, error)
@@ -129,11 +131,16 @@ func (h *Hub) open(by string, q telemetry.TapQuery, sides telemetry.TapSides) (*
 	t.id = h.last
 	h.taps[t.id] = t
 	h.counts.opened.Add(1)
-	rate := rateOf(q.Rate, len(h.links))
-	b := t.order(t.id, rate)
+	asked := 0
 	for _, l := range h.links {
-		t.links[l] = &share{rate: rate}
-		l.put(b)
+		if l.concerns(sides) {
+			asked++
+		}
+	}
+	for _, l := range h.links {
+		if l.concerns(sides) {
+			t.ask(l, rateOf(q.Rate, asked))
+		}
 	}
 	return t, nil
 }
@@ -151,8 +158,14 @@ func check(by string, q telemetry.TapQuery, sides telemetry.TapSides) error {
 	return nil
 }
 
-// order is what tells proxies of a tap.
-func (t *tap) order(id uint64, rate int) []byte { return encode(t.newOrder(id, rate)) }
+// order is what tells a proxy of a tap. A sidecar hears of its own pod alone.
+func (t *tap) order(l *link, rate int) []byte {
+	o := t.newOrder(t.id, rate)
+	if l.sidecar {
+		o.Sides = []telemetry.Side{l.at[0]}
+	}
+	return encode(o)
+}
 
 func (t *tap) newOrder(id uint64, rate int) order {
 	q := t.query
@@ -166,7 +179,7 @@ func rateOf(rate, n int) int { return max(1, min(rate, fullRate*rate/max(n, 1)))
 // ask has a proxy that is new take part. h.mu is held.
 func (t *tap) ask(l *link, rate int) {
 	t.links[l] = &share{rate: rate}
-	l.put(t.order(t.id, rate))
+	l.put(t.order(l, rate))
 }
 
 // follow changes whose requests a tap shows.
@@ -181,13 +194,29 @@ func (t *tap) follow(sides telemetry.TapSides) error {
 		return nil
 	}
 	t.sides.Store(&sides)
-	b := t.order(t.id, t.query.Rate) // of which a proxy that has the tap takes the sides alone
 	for l := range t.links {
-		l.put(b)
+		switch {
+		case !l.concerns(sides):
+			t.leave(l)
+		case !l.sidecar:
+			l.put(t.order(l, t.query.Rate)) // of which a proxy that has the tap takes the sides alone
+		}
+	}
+	for _, l := range h.links {
+		if t.links[l] == nil && l.concerns(sides) {
+			t.ask(l, rateOf(t.query.Rate, len(t.links)+1))
+		}
 	}
 	close(t.changed)
 	t.changed = make(chan struct{})
 	return nil
+}
+
+// leave ends a tap at a proxy; what matched there stays counted. h.mu is held.
+func (t *tap) leave(l *link) {
+	t.gone += t.links[l].counts.Matched
+	delete(t.links, l)
+	l.put(encode(order{Tap: t.id, Close: true}))
 }
 
 // close ends a tap at all proxies.
@@ -216,7 +245,11 @@ func (t *tap) Counts() telemetry.TapCounts {
 			c.Proxies++
 		}
 	}
-	c.Silent = max(0, h.Connected()-c.Proxies)
+	there := h.Connected()
+	if h.Sidecars != nil {
+		there += h.Sidecars(*t.sides.Load())
+	}
+	c.Silent = max(0, there-c.Proxies)
 	for _, s := range t.peers {
 		c.Matched += s.counts.Matched
 		if s.answers(now) {

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -553,6 +555,83 @@ func FuzzLines(f *testing.F) {
 		default:
 		}
 		if c := tap.Counts(); c.Proxies > 1 || c.Silent > 1 || c.Matched > maxCount {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+// TestASidecarIsAskedForItsOwnPodAlone, once a tap is about that, and is closed when it is not any more.
+func TestASidecarIsAskedForItsOwnPodAlone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.hub(1)
+		there := map[string]bool{"cart-1": true, "web-1": true, "old-1": true}
+		h.Sidecars = func(pods telemetry.TapSides) (n int) {
+			for s := range pods {
+				if there[s.Name] {
+					n++
+				}
+			}
+			return n
+		}
+		sidecar := func(name string) *telemetry.Registry {
+			registry := telemetry.New()
+			ours, theirs, cut := streams(w.ctx)
+			w.running.Go(func() {
+				defer cut()
+				_ = h.ServeProxy(ours, model.WorkloadOwner("shop", name), "shop/"+name)
+			})
+			w.running.Go(func() { _ = Serve(theirs, cut, registry) })
+			synctest.Wait()
+			return registry
+		}
+		edge, _ := w.proxy(h, "edge-1")
+		cart, web := sidecar("cart-1"), sidecar("web-1")
+		tap, err := h.open("", telemetry.TapQuery{Rate: 100, Highest: 599, For: time.Minute}, sides("cart-1", "old-1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tap.close()
+		synctest.Wait()
+		shown := func() (at []string) {
+			t.Helper()
+			offer(edge, request("edge-1", "cart-1", "/"))
+			offer(cart, &telemetry.Tapped{At: pod("cart-1"), From: pod("web-1"), Method: "GET", Path: "/", Status: 200})
+			offer(web, request("web-1", "cart-1", "/"))
+			synctest.Wait()
+			for {
+				select {
+				case x := <-tap.Requests():
+					at = append(at, x.At.Name)
+				default:
+					slices.Sort(at)
+					return at
+				}
+			}
+		}
+		if got := shown(); !slices.Equal(got, []string{"cart-1", "edge-1"}) {
+			t.Errorf("requests of cart-1 are shown at %q", got)
+		}
+		if c := tap.Counts(); c.Proxies != 2 || c.Silent != 1 { // old-1's says nothing
+			t.Errorf("%+v", c)
+		}
+		if err := tap.follow(sides("web-1")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := shown(); !slices.Equal(got, []string{"web-1"}) {
+			t.Errorf("requests of web-1 are shown at %q", got)
+		}
+		late := sidecar("late-1")
+		if err := tap.follow(sides("late-1", "web-1")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		offer(late, request("late-1", "cart-1", "/"))
+		if got := shown(); !slices.Equal(got, []string{"late-1", "web-1"}) {
+			t.Errorf("requests of both are shown at %q", got)
+		}
+		time.Sleep(telemetry.TapTick + time.Second)
+		if c := tap.Counts(); c.Proxies != 3 || c.Matched < 5 {
 			t.Errorf("%+v", c)
 		}
 	})

@@ -21,19 +21,24 @@ const (
 
 // link is the stream of a proxy.
 type link struct {
-	hub    *Hub
-	proxy  string
-	at     []telemetry.Side // as whom it may speak
-	orders chan []byte
-	over   chan struct{}
-	end    func() // closes over
+	hub     *Hub
+	proxy   string
+	sidecar bool
+	at      []telemetry.Side // as whom it may speak; the first is its pod
+	orders  chan []byte
+	over    chan struct{}
+	end     func() // closes over
 }
+
+// concerns reports whether a proxy is asked for requests of these sides: a Gateway's may have any, a sidecar has those of its
+// pod.
+func (l *link) concerns(sides telemetry.TapSides) bool { return !l.sidecar || sides[l.at[0]] }
 
 // ServeProxy gives orders to a proxy, "namespace/pod" of an owner, and takes its lines, until the stream ends. A newer
 // stream of the same proxy ends this one. The stream must end when it returns.
 func (h *Hub) ServeProxy(s Stream, owner model.Owner, proxy string) error {
 	namespace, pod := cutName(proxy)
-	l := &link{hub: h, proxy: proxy, orders: make(chan []byte, maxUnsent), over: make(chan struct{}), at: []telemetry.Side{
+	l := &link{hub: h, proxy: proxy, sidecar: owner.Kind() == model.OwnerWorkload, orders: make(chan []byte, maxUnsent), over: make(chan struct{}), at: []telemetry.Side{
 		{Kind: model.KindPod, Namespace: namespace, Name: pod},
 		{Kind: string(owner.Kind()), Namespace: owner.Namespace(), Name: owner.Name()},
 	}}
@@ -51,6 +56,11 @@ func (h *Hub) ServeProxy(s Stream, owner model.Owner, proxy string) error {
 			h.wrong.Log(h.logger(), slog.LevelDebug, proxy, "the stream of a proxy's taps ended", "proxy", proxy, "error", err)
 			return err
 		case b := <-l.orders:
+			select {
+			case <-l.over: // whatever else is queued
+				return errReplaced
+			default:
+			}
 			if read == nil {
 				read = make(chan error, 1)
 				h.readers.Go(func() { read <- l.read(s) })
@@ -74,7 +84,9 @@ func (h *Hub) join(l *link) {
 	}
 	h.links[l.proxy] = l
 	for _, t := range h.taps {
-		t.ask(l, rateOf(t.query.Rate, len(h.links)))
+		if l.concerns(*t.sides.Load()) {
+			t.ask(l, rateOf(t.query.Rate, len(t.links)+1))
+		}
 	}
 }
 

@@ -18,6 +18,10 @@ type Side struct {
 // KindAddress is a side of which only the IP address is known, its Name; it may be a pod's.
 const KindAddress = "Address"
 
+// KindSidecar is a pod, as which a store has what the pod's own sidecar observed: any pod may have one, and say anything of
+// others. Proxies report a Pod.
+const KindSidecar = "Sidecar"
+
 // Compare orders by namespace, kind and name.
 func (p Side) Compare(q Side) int {
 	return cmp.Or(strings.Compare(p.Namespace, q.Namespace), strings.Compare(p.Kind, q.Kind), strings.Compare(p.Name, q.Name))

@@ -12,6 +12,7 @@ const (
 	codeOwnPort      = "WR1103"
 	codeNotInbound   = "WR1104"
 	codeForward      = "WR1105"
+	codeTwoProtocols = "WR1106"
 )
 
 var codes = []resource.Code{
@@ -30,6 +31,9 @@ var codes = []resource.Code{
 	{ID: codeForward, Severity: resource.Error, Title: "Service of a forward not found",
 		Meaning: "Connections are to be forwarded to a Service or a port that does not exist. The listener is left out.",
 		Fix:     "Correct --forward, or create the Service."},
+	{ID: codeTwoProtocols, Severity: resource.Warning, Title: "port with two protocols",
+		Meaning: "Two Services lead to one port of a pod with a sidecar, and say different things about what it speaks. The sidecar goes by one of them: the last one by name. So requests may be judged and counted as connections, or connections be refused as no requests.",
+		Fix:     "Write the same appProtocol into both, or give the port the same beginning of its name."},
 }
 
 // Codes returns the codes of this package's findings, in order.

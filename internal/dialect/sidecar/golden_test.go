@@ -44,7 +44,7 @@ func TestTranslateGoldens(t *testing.T) {
 		config, found := sidecar.Translate(set, o)
 		if name == "redirected" {
 			x := sidecar.NewIndex(set, o.TrustDomain, nil, nil)
-			config, found = x.Sidecar(o.Namespace, o.Name)
+			config, found = x.Sidecar(o.Namespace, o.Name), x.Findings()
 			config.Services = append(config.Services, x.Shared().Services...)
 			outbound := x.Outbound()
 			for i := range outbound.Listeners { // so that the output has them, too

@@ -25,6 +25,7 @@ type Index struct {
 	strict      func(namespace string, labels map[string]string) bool
 	known       *known
 	led         *led
+	clashes     *clashes
 	every       func() *every
 }
 
@@ -50,6 +51,11 @@ func NewIndex(set *resource.Set, trustDomain string, strict func(namespace strin
 		x.led = earlier.led
 	} else {
 		x.led = &led{services: set.Services}
+	}
+	if earlier != nil && x.known == earlier.known && x.led == earlier.led {
+		x.clashes = earlier.clashes
+	} else {
+		x.clashes = &clashes{}
 	}
 	x.every = sync.OnceValue(func() *every { return newEvery(x) })
 	return x
@@ -90,13 +96,15 @@ type led struct {
 	once     sync.Once
 	services []*corev1.Service
 
-	selection *workload.Selection
+	selection *workload.Selection            // of Services by name
 	to        map[netip.AddrPort]destination // by the cluster's addresses; of several Services the first has one
 }
 
 func (l *led) read() *led {
 	l.once.Do(func() {
-		l.selection, l.to = workload.NewSelection(l.services), map[netip.AddrPort]destination{}
+		sorted := slices.Clone(l.services)
+		sortServices(sorted)
+		l.selection, l.to = workload.NewSelection(sorted), map[netip.AddrPort]destination{}
 		for _, s := range l.services {
 			l.leads(s)
 		}
@@ -287,13 +295,22 @@ func (x *Index) identity(a netip.Addr, p *workload.Pods) model.PodIdentity {
 	return model.PodIdentity{Address: a.String(), ID: spiffe.Scheme + x.trustDomain + "/ns/" + p.Namespace + "/sa/" + p.Account, Pod: p.Name}
 }
 
+// Labels are those of a pod, if it is known.
+func (x *Index) Labels(namespace, name string) (labels map[string]string, known bool) {
+	pod := x.known.read().pods[namespace+"/"+name]
+	if pod == nil {
+		return nil, false
+	}
+	return pod.PodLabels, true
+}
+
 // Sidecar returns the listeners of a pod's sidecar for what a redirect brings to the pod, with their routes and services;
 // what Shared has and what these refer to is needed beside them, and Outbound. It is empty for a pod that is not known, or
 // whose address is not known yet: nothing could be accepted for it.
-func (x *Index) Sidecar(namespace, name string) (model.Config, []resource.Finding) {
+func (x *Index) Sidecar(namespace, name string) model.Config {
 	pod := x.known.read().pods[namespace+"/"+name]
 	if pod == nil || len(pod.Addresses) == 0 {
-		return model.Config{}, nil
+		return model.Config{}
 	}
 	plain := !pod.Strict && (x.strict == nil || !x.strict(namespace, pod.PodLabels))
 	t := &translator{set: x.set, options: Options{Namespace: namespace, Name: name, TrustDomain: x.trustDomain, Plain: plain}, pod: pod}
@@ -307,8 +324,7 @@ func (x *Index) Sidecar(namespace, name string) (model.Config, []resource.Findin
 		t.cfg.Listeners[i].Redirect = model.RedirectInbound
 	}
 	t.cfg.Sort()
-	resource.SortFindings(t.findings)
-	return t.cfg, t.findings
+	return t.cfg
 }
 
 // Outbound returns the listeners of every sidecar for what a redirect brings from its pod, with their routes. They are

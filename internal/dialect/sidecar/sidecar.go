@@ -39,6 +39,8 @@ type Options struct {
 	Forwards []Forward
 	// Plain serves clients without TLS, too. They have no identity, so that they get what policies let everybody have.
 	Plain bool
+	// Strict, if set, says of pods of a namespace with labels that they refuse clients without TLS, whatever Plain says.
+	Strict func(namespace string, labels map[string]string) bool
 	// TrustDomain is that of the identities.
 	TrustDomain string
 }
@@ -70,6 +72,9 @@ func Translate(set *resource.Set, o Options) (model.Config, []resource.Finding) 
 		t.report(ref, resource.Problem(codePodNotFound, "PodNotFound", "",
 			fmt.Sprintf("Pod %s/%s, whose sidecar this is, %s; neither does anything run pods under this name", o.Namespace, o.Name, why), fix))
 		return model.Config{}, t.findings
+	}
+	if o.Strict != nil && o.Strict(t.pod.Namespace, t.pod.PodLabels) {
+		t.options.Plain = false
 	}
 	t.inbound()
 	t.outbound()
@@ -116,7 +121,9 @@ const unknown model.Protocol = ""
 
 // ports are the pod's, and those at which to accept connections for it.
 func (t *translator) ports() []podPort {
-	out := portsOf(t.pod, t.set.Services, portProtocol)
+	services := slices.Clone(t.set.Services)
+	sortServices(services)
+	out := portsOf(t.pod, services, portProtocol)
 	for n := range t.options.Inbound {
 		if !slices.ContainsFunc(out, func(p podPort) bool { return p.number == n }) {
 			t.report(t.ref(""), resource.Problem(codePortNotFound, "PortNotFound", "",
@@ -128,9 +135,15 @@ func (t *translator) ports() []podPort {
 	return out
 }
 
+// sortServices orders Services by name, so that the order in which they were read decides nothing.
+func sortServices(all []*corev1.Service) {
+	slices.SortFunc(all, func(a, b *corev1.Service) int { return cmp.Compare(a.Name, b.Name) })
+}
+
 // portsOf are a pod's TCP ports, sorted: those of its containers, and those that Services lead to, which say what they speak.
+// Of several Services, which are sorted, the last one that says something counts.
 func portsOf(pod *workload.Pods, services []*corev1.Service, speaks func(*corev1.ServicePort) model.Protocol) (out []podPort) {
-	of := map[int32]model.Protocol{}
+	of, said := map[int32]model.Protocol{}, map[int32]bool{}
 	for _, c := range pod.Ports {
 		if !c.UDP {
 			of[c.Number] = speaks(&corev1.ServicePort{Port: c.Number})
@@ -143,7 +156,9 @@ func portsOf(pod *workload.Pods, services []*corev1.Service, speaks func(*corev1
 		for i := range s.Spec.Ports {
 			p := &s.Spec.Ports[i]
 			if n := pod.Target(p); n != 0 && isTCP(p) {
-				of[n] = speaks(p)
+				if protocol := speaks(p); protocol != unknown || !said[n] {
+					of[n], said[n] = protocol, protocol != unknown
+				}
 			}
 		}
 	}

@@ -168,13 +168,20 @@ func Admission() []Verb {
 // sidecars.
 const SidecarsWebhook = "weir-controller-sidecars"
 
+// SelectedWebhook is the name of the two configurations by which the pods of namespaces with TLSConfigs get sidecars. The
+// controller writes their webhooks.
+const SelectedWebhook = "weir-controller-tlsconfigs"
+
 // Injection returns what the controller may additionally do if it puts sidecars into pods, sorted: keep the certificates by
-// which API servers trust it. It reads the pods anyway, and may make ConfigMaps.
+// which API servers trust it, and the namespaces about whose pods they ask for the sake of TLSConfigs. It reads the pods
+// anyway, and may make ConfigMaps.
 func Injection() []Verb {
 	var all []Verb
 	for _, verb := range []string{"get", "patch"} {
 		for _, resource := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
-			all = append(all, Verb{Group: "admissionregistration.k8s.io", Resource: resource, Verb: verb, Name: SidecarsWebhook})
+			for _, name := range []string{SidecarsWebhook, SelectedWebhook} {
+				all = append(all, Verb{Group: "admissionregistration.k8s.io", Resource: resource, Verb: verb, Name: name})
+			}
 		}
 	}
 	return sorted(all)

@@ -2,9 +2,12 @@ package infra_test
 
 import (
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weirmesh/weir/internal/control"
@@ -63,4 +66,20 @@ func outputs(t *testing.T, set *resource.Set) []goldentest.Part {
 	fleet := infra.Fleet{ControllerName: gateway.ControllerName}
 	statuses := fleet.Overlay(set, result.Statuses, func(model.Owner) infra.State { return infra.State{Version: "1"} })
 	return []goldentest.Part{{Name: "objects", Text: text.String()}, {Name: "statuses", Text: goldentest.StatusText(statuses)}}
+}
+
+// TestProxiesKnowTheirTrustDomain if it is not the one that they take by themselves.
+func TestProxiesKnowTheirTrustDomain(t *testing.T) {
+	g := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "edge"}, Spec: gatewayv1.GatewaySpec{GatewayClassName: "weir"}}
+	for domain, want := range map[string]bool{"": false, "mesh.example": true} {
+		o := options
+		o.TrustDomain = domain
+		text, err := yaml.Marshal(infra.Render(o, g, infra.Parameters{}, []int32{80}, nil, true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := regexp.MustCompile(`name: WEIR_TRUST_DOMAIN\n\s+value: mesh\.example\n`).Match(text); got != want {
+			t.Errorf("%q:\n%s", domain, text)
+		}
+	}
 }

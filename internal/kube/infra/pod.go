@@ -142,6 +142,10 @@ func (r *renderer) env() []corev1.EnvVar {
 		sum := sha256.Sum256([]byte("weir via " + string(r.gateway.UID)))
 		env = append(env, corev1.EnvVar{Name: viaName, Value: "weir-" + hex.EncodeToString(sum[:6])})
 	}
+	const trustDomain = "WEIR_TRUST_DOMAIN"
+	if _, own := r.p.Env[trustDomain]; !own && r.TrustDomain != "" {
+		env = append(env, corev1.EnvVar{Name: trustDomain, Value: r.TrustDomain})
+	}
 	// Where the proxy observes its traffic; variables for the same reason.
 	for _, pod := range []struct{ name, field string }{{"WEIR_POD_NAME", "metadata.name"}, {"WEIR_POD_NAMESPACE", "metadata.namespace"}} {
 		if _, own := r.p.Env[pod.name]; !own {

@@ -43,6 +43,8 @@ type Options struct {
 	CA string
 	// LogLevel and LogFormat are those of proxies unless parameters set them; empty leaves them to the proxy.
 	LogLevel, LogFormat string
+	// TrustDomain is that of the identities that the controller signs; empty is the one that proxies take by themselves.
+	TrustDomain string
 }
 
 // Render returns the objects of one Gateway, in the order in which they must be applied, in the form for server-side

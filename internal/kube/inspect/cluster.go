@@ -80,7 +80,7 @@ type Cluster struct {
 	// read.
 	APIServices     []APIService
 	APIServicesSeen bool
-	// Sidecars is what there is of sidecars; nil if the controller makes none, or it was not asked for.
+	// Sidecars is what there is of sidecars; nil if the controller makes none.
 	Sidecars *Sidecars
 	// Roles is what is wrong with rules about Traffic Metrics.
 	Roles []resource.Finding
@@ -130,6 +130,9 @@ func (c *Controller) mesh(arg string) {
 	if name, ok := strings.CutPrefix(arg, "--mesh-authority-secret="); ok {
 		c.Authority = name
 	}
+	if image, ok := strings.CutPrefix(arg, "--proxy-image="); ok {
+		c.Sidecars.Image = image
+	}
 	for flag, amounts := range map[string]*inject.Amounts{"--sidecar-requests=": &c.Sidecars.Requests, "--sidecar-limits=": &c.Sidecars.Limits} {
 		if text, ok := strings.CutPrefix(arg, flag); ok {
 			_ = amounts.Set(text) // the controller would not have started with another
@@ -171,9 +174,9 @@ func Read(ctx context.Context, c *kube.Client, in Input, o Options) (*Cluster, e
 		if err := r.roles(ctx); err != nil {
 			return nil, err
 		}
-		if err := r.sidecars(ctx, in.Set); err != nil {
-			return nil, err
-		}
+	}
+	if err := r.sidecars(ctx, in.Set); err != nil {
+		return nil, err
 	}
 	if err := r.gateways(ctx, in); err != nil {
 		return nil, err

@@ -30,6 +30,7 @@ const (
 	CodeInjection      = "WR721"
 	CodeSidecarRefused = "WR722"
 	CodeSidecarless    = "WR723"
+	CodeSidecarState   = "WR724"
 )
 
 // Codes documents them, in order.
@@ -89,15 +90,19 @@ var codes = []resource.Code{
 			"Requests fail, kubectl warns, and namespaces that are deleted stay until it is available.",
 		Fix: "Check the controller's pods, and that the API server reaches them; delete the APIService if nobody is to answer."},
 	{ID: CodeInjection, Severity: resource.Error, Title: "sidecars not injected",
-		Meaning: "A webhook configuration by which pods get sidecars is missing, or the ConfigMap weir-ca of a namespace with sidecars is, or is not the controller's. " +
+		Meaning: "A webhook configuration by which pods get sidecars is missing or does not name a namespace with TLSConfigs, or the ConfigMap weir-ca of a namespace with sidecars is missing, or is not the controller's. " +
 			"It is a warning for a namespace whose label asks in vain: it has another value, or the namespace is one whose pods never have sidecars.",
 		Fix: "See what the message says."},
 	{ID: CodeSidecarRefused, Severity: resource.Error, Title: "pods with sidecars would be refused",
-		Meaning: "A namespace that asks for sidecars has a PodSecurity level, a ResourceQuota or a LimitRange by which the API server refuses pods that have one. It is a warning if a quota is used up.",
+		Meaning: "A namespace that asks for sidecars, by its label or a TLSConfig, has a PodSecurity level, a ResourceQuota or a LimitRange by which the API server refuses pods that have one. It is a warning if a quota is used up.",
 		Fix:     "Change it, or what sidecars request and may use (mesh.sidecar of the chart)."},
 	{ID: CodeSidecarless, Severity: resource.Warning, Title: "pods without sidecars",
-		Meaning: "Pods run without the sidecar that they or their namespace ask for. They were created before that, or while the webhook was not installed. It is a note for pods that never have one, such as those with their node's network.",
+		Meaning: "Pods run without the sidecar that they, their namespace or a TLSConfig ask for. They were created before that, or while the webhook was not installed. It is a note for pods that never have one, such as those with their node's network.",
 		Fix:     "Create the pods anew."},
+	{ID: CodeSidecarState, Severity: resource.Warning, Title: "sidecars that are not as they should be",
+		Meaning: "Sidecars of a namespace are not connected to the controller, serve an old configuration, could not apply the newest one (an error), or have a certificate that should have been renewed (an error once it has ended). " +
+			"It is a note for those of another image than new pods get.",
+		Fix: "See what the message says."},
 	{ID: CodeNotSeen, Severity: resource.Info, Title: "not checked",
 		Meaning: "You may not read something that the command checks. The rest was checked.",
 		Fix:     "Ask for the right to read it."},

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/version"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -25,7 +26,7 @@ func (c *Cluster) Findings(in Input, controllerName string) []resource.Finding {
 	j.controller()
 	j.conversions()
 	j.traffic()
-	j.sidecars()
+	j.sidecars(time.Now())
 	j.classes(in.Set, controllerName)
 	for _, name := range slices.Sorted(maps.Keys(c.Gateways)) {
 		j.gateway(name, c.Gateways[name])

@@ -6,16 +6,20 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/weirmesh/weir/internal/dialect/tlsconfig"
 	"github.com/weirmesh/weir/internal/inject"
 	"github.com/weirmesh/weir/internal/kube/access"
 	"github.com/weirmesh/weir/internal/kube/infra"
+	"github.com/weirmesh/weir/internal/kube/replica"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -24,8 +28,15 @@ import (
 type Sidecars struct {
 	// Missing are the webhook configurations that should be there, as "Kind name".
 	Missing []string
-	// Namespaces are those that ask for sidecars, by their label or by that of a pod, sorted by name.
+	// Namespaces are those that ask for sidecars, by their label, that of a pod or a TLSConfig, sorted by name.
 	Namespaces []*SidecarNamespace
+	// Connected are those that are connected to the controller, by pod, "namespace/name", if ConnectedSeen.
+	Connected     map[string]replica.Sidecar
+	ConnectedSeen bool
+	// TLSConfigs say which pods these select.
+	TLSConfigs *tlsconfig.Index
+	// Whole says that what is in the way of further pods was read, too: webhooks, trust, quotas and ranges.
+	Whole bool
 }
 
 // SidecarNamespace is a namespace whose pods are to have sidecars.
@@ -33,8 +44,12 @@ type SidecarNamespace struct {
 	Name string
 	// Label is its label that asks, Level what PodSecurity enforces; both are empty if it has none.
 	Label, Level string
-	Quotas       []corev1.ResourceQuota
-	Ranges       []corev1.LimitRange
+	// Selected means that its TLSConfigs ask. Unasked are the webhook configurations by which nobody is asked about its pods for the sake of its TLSConfigs, as "Kind
+	// name".
+	Selected bool
+	Unasked  []string
+	Quotas   []corev1.ResourceQuota
+	Ranges   []corev1.LimitRange
 	// Trust is the labels of its ConfigMap weir-ca; nil if there is none.
 	Trust map[string]string
 	// Pods are its pods that run, or are to.
@@ -47,17 +62,13 @@ func (r *reader) sidecars(ctx context.Context, set *resource.Set) error {
 	if c == nil || c.Sidecars == nil {
 		return nil
 	}
-	s := &Sidecars{}
-	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
-		var m metav1.PartialObjectMetadata
-		m.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
-		switch err := r.client.Get(ctx, client.ObjectKey{Name: access.SidecarsWebhook}, &m); {
-		case apierrors.IsNotFound(err):
-			s.Missing = append(s.Missing, kind+" "+access.SidecarsWebhook)
-		case r.refused(kind+"s (whether pods are injected)", err):
-		case err != nil:
-			return fmt.Errorf("%s %s: %w", kind, access.SidecarsWebhook, err)
+	s := &Sidecars{Whole: r.Access, TLSConfigs: tlsconfig.NewIndex(set, nil)}
+	connected, err := replica.ReadSidecars(ctx, r.client, c.Namespace)
+	if !r.refused("which sidecars are connected (ConfigMaps of namespace "+c.Namespace+")", err) {
+		if err != nil {
+			return fmt.Errorf("which sidecars are connected: %w", err)
 		}
+		s.know(connected)
 	}
 	all := map[string]*SidecarNamespace{}
 	for _, n := range set.Namespaces {
@@ -65,9 +76,39 @@ func (r *reader) sidecars(ctx context.Context, set *resource.Set) error {
 			all[n.Name] = &SidecarNamespace{Name: n.Name, Label: label}
 		}
 	}
+	selected := selectedNamespaces(set, c)
+	for _, n := range selected {
+		if all[n] == nil {
+			all[n] = &SidecarNamespace{Name: n}
+		}
+		all[n].Selected = true
+	}
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
+		if !s.Whole {
+			break
+		}
+		for _, name := range []string{access.SidecarsWebhook, access.SelectedWebhook} {
+			o := &unstructured.Unstructured{}
+			o.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
+			switch err := r.client.Get(ctx, client.ObjectKey{Name: name}, o); {
+			case apierrors.IsNotFound(err):
+				s.Missing = append(s.Missing, kind+" "+name)
+			case r.refused(kind+"s (whether pods are injected)", err):
+			case err != nil:
+				return fmt.Errorf("%s %s: %w", kind, name, err)
+			case name == access.SelectedWebhook:
+				asked := namedBy(o)
+				for _, n := range selected {
+					if !slices.Contains(asked, n) {
+						all[n].Unasked = append(all[n].Unasked, kind+" "+name)
+					}
+				}
+			}
+		}
+	}
 	// Pods that ask themselves may be anywhere.
 	asking := &corev1.PodList{}
-	err := r.pages(ctx, "Pods (whether they have the sidecars that they ask for)", asking, func() {
+	err = r.pages(ctx, "Pods (whether they have the sidecars that they ask for)", asking, func() {
 		for i := range asking.Items {
 			if n := asking.Items[i].Namespace; all[n] == nil && asking.Items[i].DeletionTimestamp == nil {
 				all[n] = &SidecarNamespace{Name: n}
@@ -92,16 +133,37 @@ func (r *reader) sidecars(ctx context.Context, set *resource.Set) error {
 	return nil
 }
 
+// selectedNamespaces are those whose TLSConfigs ask a controller for sidecars.
+func selectedNamespaces(set *resource.Set, c *Controller) []string {
+	labels := map[string]string{}
+	for _, n := range set.Namespaces {
+		labels[n.Name] = n.Labels[inject.Label]
+	}
+	return slices.DeleteFunc(tlsconfig.Namespaces(set), func(n string) bool {
+		return slices.Contains(inject.ExcludedNamespaces(c.Namespace), n) || len(c.Namespaces) > 0 && !slices.Contains(c.Namespaces, n) || labels[n] == inject.Enabled || labels[n] == inject.Disabled
+	})
+}
+
+// namedBy are the namespaces that the webhooks of a configuration name which may refuse pods.
+func namedBy(o *unstructured.Unstructured) (all []string) {
+	hooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
+	for _, h := range hooks {
+		hook, _ := h.(map[string]any)
+		expressions, _, _ := unstructured.NestedSlice(hook, "namespaceSelector", "matchExpressions")
+		for _, e := range expressions {
+			one, _ := e.(map[string]any)
+			if values, _, _ := unstructured.NestedStringSlice(one, "values"); one["operator"] == "In" && one["key"] == corev1.LabelMetadataName && hook["failurePolicy"] == "Fail" {
+				all = append(all, values...)
+			}
+		}
+	}
+	return all
+}
+
 // sidecarsOf reads what there is in a namespace.
 func (r *reader) sidecarsOf(ctx context.Context, n *SidecarNamespace) error {
 	in := client.InNamespace(n.Name)
-	quotas, ranges, pods := &corev1.ResourceQuotaList{}, &corev1.LimitRangeList{}, &corev1.PodList{}
-	if err := r.pages(ctx, "ResourceQuotas of "+n.Name, quotas, func() { n.Quotas = append(n.Quotas, quotas.Items...) }, in); err != nil {
-		return err
-	}
-	if err := r.pages(ctx, "LimitRanges of "+n.Name, ranges, func() { n.Ranges = append(n.Ranges, ranges.Items...) }, in); err != nil {
-		return err
-	}
+	pods := &corev1.PodList{}
 	err := r.pages(ctx, "Pods of "+n.Name, pods, func() {
 		for i := range pods.Items {
 			if p := &pods.Items[i]; p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
@@ -109,7 +171,14 @@ func (r *reader) sidecarsOf(ctx context.Context, n *SidecarNamespace) error {
 			}
 		}
 	}, in)
-	if err != nil {
+	if err != nil || !r.Access {
+		return err
+	}
+	quotas, ranges := &corev1.ResourceQuotaList{}, &corev1.LimitRangeList{}
+	if err := r.pages(ctx, "ResourceQuotas of "+n.Name, quotas, func() { n.Quotas = append(n.Quotas, quotas.Items...) }, in); err != nil {
+		return err
+	}
+	if err := r.pages(ctx, "LimitRanges of "+n.Name, ranges, func() { n.Ranges = append(n.Ranges, ranges.Items...) }, in); err != nil {
 		return err
 	}
 	var trust metav1.PartialObjectMetadata
@@ -131,7 +200,7 @@ func (r *reader) sidecarsOf(ctx context.Context, n *SidecarNamespace) error {
 const managedBy = "app.kubernetes.io/managed-by"
 
 // sidecars reports what keeps pods from their sidecars.
-func (j *judge) sidecars() {
+func (j *judge) sidecars(now time.Time) {
 	if j.Sidecars == nil {
 		return
 	}
@@ -140,6 +209,7 @@ func (j *judge) sidecars() {
 		j.add(CodeInjection, model.Ref{Kind: kind, Name: name}, "", "it is missing, so pods that ask for sidecars start without", install)
 	}
 	for _, n := range j.Sidecars.Namespaces {
+		j.meshed(n, now)
 		j.sidecarsOf(n)
 	}
 }
@@ -156,12 +226,21 @@ func (j *judge) sidecarsOf(n *SidecarNamespace) {
 		j.add(CodeInjection, ref, field, "pods of namespaces that the cluster or the controller needs get no sidecar", "remove the label; run what is to have sidecars in other namespaces").Severity = resource.Warning
 		return
 	}
+	for _, what := range n.Unasked {
+		kind, name, _ := strings.Cut(what, " ")
+		j.add(CodeInjection, model.Ref{Kind: kind, Name: name}, "webhooks", fmt.Sprintf("none is about namespace %s, so pods that its TLSConfigs select start without sidecars", n.Name),
+			"the controller writes it; if it stays so, see the controller's log")
+	}
 	var bare, excluded []string
 	why := map[string]bool{}
-	wanted := n.Label == inject.Enabled
+	wanted := n.Label == inject.Enabled || n.Selected
 	for i := range n.Pods {
 		p := &n.Pods[i]
-		switch d := settings.Ask(n.Name, labels, p); d.Outcome {
+		asking := labels
+		if n.Label == "" && len(j.Sidecars.TLSConfigs.Of(n.Name, p.Labels).Configs) > 0 {
+			asking = map[string]string{inject.Label: inject.Enabled}
+		}
+		switch d := settings.Ask(n.Name, asking, p); d.Outcome {
 		case inject.Injected, inject.Refused:
 			wanted = true
 			if _, has := p.Annotations[inject.Annotation]; !has {
@@ -177,9 +256,16 @@ func (j *judge) sidecarsOf(n *SidecarNamespace) {
 	if !wanted {
 		return
 	}
-	if n.Level == "baseline" || n.Level == "restricted" {
+	if j.Sidecars.Whole && (n.Level == "baseline" || n.Level == "restricted") {
 		j.add(CodeSidecarRefused, ref, "metadata.labels[pod-security.kubernetes.io/enforce]", fmt.Sprintf("PodSecurity's level %s refuses pods with sidecars: a container of theirs needs NET_ADMIN to set the redirect, and then ends", n.Level),
 			fmt.Sprintf("kubectl label --overwrite namespace %s pod-security.kubernetes.io/enforce=privileged, and have another policy hold the pods' own containers", n.Name))
+	}
+	if len(bare) > 0 {
+		j.add(CodeSidecarless, ref, "", fmt.Sprintf("%s: pods that ask for a sidecar and run without, since they were created before that, or not asked about", few(bare)),
+			fmt.Sprintf("create them anew: kubectl -n %s rollout restart deployments,statefulsets,daemonsets", n.Name))
+	}
+	if !j.Sidecars.Whole {
+		return
 	}
 	j.quotas(n, settings)
 	j.ranges(n, settings)
@@ -189,10 +275,6 @@ func (j *judge) sidecarsOf(n *SidecarNamespace) {
 		j.add(CodeInjection, trust, "", "it is missing, so pods with sidecars cannot start", "the controller makes it; if it stays away, see the controller's log")
 	case n.Trust[managedBy] != infra.ManagedBy:
 		j.add(CodeInjection, trust, "metadata.labels", "the controller did not make it, and leaves it alone, so sidecars cannot know the controller", "give it another name")
-	}
-	if len(bare) > 0 {
-		j.add(CodeSidecarless, ref, "", fmt.Sprintf("%s: pods that ask for a sidecar and run without, since they were created before that, or not asked about", few(bare)),
-			fmt.Sprintf("create them anew: kubectl -n %s rollout restart deployments,statefulsets,daemonsets", n.Name))
 	}
 	if len(excluded) > 0 {
 		j.add(CodeSidecarless, ref, "", fmt.Sprintf("%s: pods that run without a sidecar: %s", few(excluded), strings.Join(slices.Sorted(maps.Keys(why)), "; ")),

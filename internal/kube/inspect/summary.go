@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
@@ -17,7 +18,9 @@ type Summary struct {
 	KindsKnown int                `json:"kindsKnown"`
 	Controller *ControllerSummary `json:"controller,omitempty"`
 	// Traffic is how the controller serves Traffic Metrics.
-	Traffic  *TrafficSummary `json:"traffic,omitempty"`
+	Traffic *TrafficSummary `json:"traffic,omitempty"`
+	// Sidecars is how those of pods stand; left out if the controller makes none.
+	Sidecars *SidecarSummary `json:"sidecars,omitempty"`
 	Gateways int             `json:"gateways"`
 	// Proxies that are ready, of ProxiesWanted.
 	Proxies       int32 `json:"proxies"`
@@ -60,6 +63,7 @@ func (c *Cluster) Summary() *Summary {
 	if d := c.Controller; d != nil {
 		s.Controller = &ControllerSummary{d.Namespace, d.Name, d.Image, d.Ready, d.Replicas, d.Leader}
 		s.Traffic = c.trafficSummary()
+		s.Sidecars = c.sidecarSummary(time.Now())
 	}
 	for _, g := range c.Gateways {
 		if d := g.Deployment; d != nil {
@@ -74,7 +78,7 @@ func (c *Cluster) Summary() *Summary {
 	return s
 }
 
-// String has a line each for Gateway API, the controller, Traffic Metrics and the Gateways.
+// String has a line each for Gateway API, the controller, Traffic Metrics, sidecars and the Gateways.
 func (s *Summary) String() string {
 	var b strings.Builder
 	release := cmp.Or(s.GatewayAPI, "of an unknown release")
@@ -98,6 +102,9 @@ func (s *Summary) String() string {
 	}
 	if s.Traffic != nil {
 		fmt.Fprintf(&b, "traffic      %s\n", s.Traffic)
+	}
+	if s.Sidecars != nil {
+		fmt.Fprintf(&b, "sidecars     %s\n", s.Sidecars)
 	}
 	if !s.Seen {
 		fmt.Fprintf(&b, "Gateways     %d, proxies not seen\n", s.Gateways)

@@ -32,17 +32,19 @@ import (
 // The form of a ConfigMap of the board.
 const (
 	// BoardLabel is on every ConfigMap of the board; its value is BoardValue.
-	BoardLabel = "weir.weirmesh.github.io/board"
-	BoardValue = "proxies"
-	boardKey   = "proxies.json.gz"
-	renewedKey = "renewed"
-	addressKey = "address"
+	BoardLabel  = "weir.weirmesh.github.io/board"
+	BoardValue  = "proxies"
+	boardKey    = "proxies.json.gz"
+	sidecarsKey = "sidecars.json.gz"
+	renewedKey  = "renewed"
+	addressKey  = "address"
 )
 
 // Bounds of the board.
 const (
-	boardPause   = time.Second // between two writes
-	boardRenewal = time.Minute // the longest time between two writes
+	boardPause   = time.Second     // between two writes
+	sidecarPause = 5 * time.Second // before one that is about sidecars alone
+	boardRenewal = time.Minute     // the longest time between two writes
 	// boardAge is how long the word of a replica that does not renew it counts; after boardGone others remove it.
 	boardAge, boardGone = 3 * boardRenewal, 10 * boardRenewal
 	boardTimeout        = 10 * time.Second
@@ -61,11 +63,14 @@ type Board struct {
 	Address string
 	// Running returns what the proxies connected to this replica run, by owner.
 	Running func() map[model.Owner][]feed.Proxy
-	// Changed is called when another replica wrote something else.
+	// Sidecars, if set, returns the sidecars that are connected to this replica.
+	Sidecars func() []Sidecar
+	// Changed is called when another replica wrote something else about proxies of Gateways.
 	Changed func()
 	Logger  *slog.Logger
 
 	wake   chan struct{}
+	later  chan struct{}
 	once   sync.Once
 	mu     sync.Mutex
 	others map[string]replicaReport // by ConfigMap
@@ -73,9 +78,10 @@ type Board struct {
 
 // replicaReport is the report of another replica.
 type replicaReport struct {
-	proxies map[model.Owner][]feed.Proxy // by owner
-	address string
-	seen    time.Time
+	proxies  map[model.Owner][]feed.Proxy // by owner
+	sidecars []Sidecar
+	address  string
+	seen     time.Time
 }
 
 // Replica is another replica, as the board has it.
@@ -136,7 +142,9 @@ func BoardCache(config *rest.Config, namespace string) (cache.Cache, error) {
 	})
 }
 
-func (b *Board) init() { b.once.Do(func() { b.wake = make(chan struct{}, 1) }) }
+func (b *Board) init() {
+	b.once.Do(func() { b.wake, b.later = make(chan struct{}, 1), make(chan struct{}, 1) })
+}
 
 // Tell reports that Running has changed.
 func (b *Board) Tell() {
@@ -145,6 +153,24 @@ func (b *Board) Tell() {
 	case b.wake <- struct{}{}:
 	default:
 	}
+}
+
+// TellSidecars reports that Sidecars has changed, which others may learn somewhat later: with many, one of them always
+// comes or goes.
+func (b *Board) TellSidecars() {
+	b.init()
+	select {
+	case b.later <- struct{}{}:
+	default:
+	}
+}
+
+// sidecars are those of this replica.
+func (b *Board) sidecars() []Sidecar {
+	if b.Sidecars == nil {
+		return nil
+	}
+	return b.Sidecars()
 }
 
 // Others returns what proxies of an owner run that are connected to other replicas.
@@ -174,6 +200,7 @@ func (b *Board) Run(ctx context.Context) error {
 		return fmt.Errorf("watch the state of other replicas: %w", err)
 	}
 	var written map[model.Owner][]feed.Proxy
+	var writtenSidecars []Sidecar
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	var last time.Time
@@ -185,9 +212,10 @@ func (b *Board) Run(ctx context.Context) error {
 		case <-pause.C:
 		}
 		b.expire(ctx)
-		if running := b.Running(); written == nil || time.Since(last) >= boardRenewal || !reflect.DeepEqual(running, written) {
-			if err := b.write(ctx, running); err == nil {
-				written, last = running, time.Now()
+		running, sidecars := b.Running(), b.sidecars()
+		if written == nil || time.Since(last) >= boardRenewal || !reflect.DeepEqual(running, written) || !slices.Equal(sidecars, writtenSidecars) {
+			if err := b.write(ctx, running, sidecars); err == nil {
+				written, writtenSidecars, last = running, sidecars, time.Now()
 			} else if ctx.Err() == nil {
 				b.Logger.Warn("telling other replicas what the proxies run failed", "configmap", b.Namespace+"/"+b.Name, "reason", err)
 				b.Tell()
@@ -197,9 +225,21 @@ func (b *Board) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-b.wake:
 			pause.Reset(boardPause)
+		case <-b.later:
+			b.rest(ctx)
+			pause.Reset(boardPause)
 		case <-time.After(boardRenewal):
 			pause.Reset(0)
 		}
+	}
+}
+
+// rest waits before a change of sidecars is written, unless something else changes.
+func (b *Board) rest(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-b.wake:
+	case <-time.After(sidecarPause):
 	}
 }
 
@@ -238,9 +278,12 @@ func (b *Board) read(o any, gone bool) {
 		return
 	}
 	var said map[model.Owner][]feed.Proxy
+	var sidecars []Sidecar
 	if !gone {
-		var err error
-		if said, err = unpack(c.BinaryData[boardKey]); err != nil {
+		var err, also error
+		said, err = unpack(c.BinaryData[boardKey])
+		sidecars, also = unpackSidecars(c.BinaryData[sidecarsKey])
+		if err = errors.Join(err, also); err != nil {
 			b.Logger.Warn("cannot read the state of another replica", "configmap", c.Namespace+"/"+c.Name, "reason", err)
 		}
 	}
@@ -252,7 +295,7 @@ func (b *Board) read(o any, gone bool) {
 	if gone {
 		delete(b.others, c.Name)
 	} else {
-		b.others[c.Name] = replicaReport{said, c.Data[addressKey], time.Now()}
+		b.others[c.Name] = replicaReport{said, sidecars, c.Data[addressKey], time.Now()}
 	}
 	b.mu.Unlock()
 	if !same {
@@ -260,17 +303,27 @@ func (b *Board) read(o any, gone bool) {
 	}
 }
 
-func (b *Board) write(ctx context.Context, running map[model.Owner][]feed.Proxy) error {
+func (b *Board) write(ctx context.Context, running map[model.Owner][]feed.Proxy, sidecars []Sidecar) error {
 	ctx, cancel := context.WithTimeout(ctx, boardTimeout)
 	defer cancel()
 	data, err := pack(running)
 	if err != nil {
 		return err
 	}
+	words := map[string][]byte{boardKey: data}
+	if len(sidecars) > 0 {
+		packed, left, err := packSidecars(sidecars)
+		if err != nil {
+			return err
+		}
+		if words[sidecarsKey] = packed; left > 0 {
+			b.Logger.Warn("other replicas are not told of all sidecars, as there are too many: what these count is missing there", "left", left)
+		}
+	}
 	c := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name, Labels: map[string]string{BoardLabel: BoardValue}},
 		Data:       map[string]string{renewedKey: time.Now().UTC().Format(time.RFC3339), addressKey: b.Address},
-		BinaryData: map[string][]byte{boardKey: data},
+		BinaryData: words,
 	}
 	// No other replica writes it, so there are no conflicts.
 	if err = b.Client.Update(ctx, c); apierrors.IsNotFound(err) {

@@ -2,6 +2,8 @@ package replica_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -94,17 +96,84 @@ func TestTheBoardSaysWhereReplicasAre(t *testing.T) {
 	one := board("one", "10.0.0.1:18000", feed.Proxy{Name: "shop/came", Since: now})
 	board("two", "10.0.0.2:18000", feed.Proxy{Name: "shop/came", Since: now.Add(-time.Minute)}, feed.Proxy{Name: "shop/a", Since: now}, feed.Proxy{Name: "shop/b", Since: now})
 	board("old", "", feed.Proxy{Name: "shop/a", Since: now.Add(-time.Minute)}, feed.Proxy{Name: "shop/c", Since: now})
+	hear(t, c, informers, "one", "two", "old")
+	want := []replica.Replica{{Name: "old", Proxies: 1}, {Name: "two", Address: "10.0.0.2:18000", Proxies: 2}}
+	waitUntil(t, "both replicas", func() bool { return reflect.DeepEqual(one.Replicas(), want) })
+}
+
+// TestReplicasKnowTheSidecarsOfOthers, of which a word about one that moved counts once.
+func TestReplicasKnowTheSidecarsOfOthers(t *testing.T) {
+	c, informers := fake.NewFakeClient(), &informertest.FakeInformers{}
+	board := func(name string, sidecars ...replica.Sidecar) *replica.Board {
+		b := &replica.Board{
+			Client: c, Cache: informers, Namespace: "weir-system", Name: name, Logger: discard, Changed: func() {},
+			Running: func() map[model.Owner][]feed.Proxy { return map[model.Owner][]feed.Proxy{} }, Sidecars: func() []replica.Sidecar { return sidecars },
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- b.Run(ctx) }()
+		waitUntil(t, "the word of "+name, func() bool {
+			return c.Get(ctx, client.ObjectKey{Namespace: "weir-system", Name: name}, &corev1.ConfigMap{}) == nil
+		})
+		t.Cleanup(func() { cancel(); <-ended })
+		return b
+	}
+	one := board("one", replica.Sidecar{Pod: "shop/own", Since: 5, Serves: true})
+	board("two", replica.Sidecar{Pod: "shop/a", Since: 7, Serves: true, Ends: 99}, replica.Sidecar{Pod: "shop/b", Since: 3, Behind: true})
+	board("three", replica.Sidecar{Pod: "shop/a", Since: 6}, replica.Sidecar{Pod: "shop/b", Since: 4, Serves: true, Wrong: true})
+	hear(t, c, informers, "one", "two", "three")
+	want := []replica.Sidecar{{Pod: "shop/a", Since: 7, Serves: true, Ends: 99}, {Pod: "shop/b", Since: 4, Serves: true, Wrong: true}}
+	waitUntil(t, "those of the others", func() bool { return reflect.DeepEqual(one.OtherSidecars(), want) })
+	all, err := replica.ReadSidecars(t.Context(), c, "weir-system")
+	if err != nil || len(all) != 3 || all[2].Pod != "shop/own" {
+		t.Errorf("all are %+v, %v", all, err)
+	}
+}
+
+func TestSidecarsThatDoNotFitAreLeftOut(t *testing.T) {
+	var all []replica.Sidecar
+	for i := range 40_000 {
+		sum := sha256.Sum256([]byte{byte(i), byte(i >> 8)})
+		all = append(all, replica.Sidecar{Pod: fmt.Sprintf("shop/%x", sum), Since: int64(i), Serves: true})
+	}
+	data, left, err := replica.PackSidecars(all)
+	if err != nil || len(data) > 512<<10 || left < 30_000 || left == len(all) {
+		t.Errorf("%d bytes, %d left, %v", len(data), left, err)
+	}
+	got, err := replica.UnpackSidecars(data)
+	if err != nil || len(got) != len(all)-left || got[0] != all[0] {
+		t.Errorf("%d are read, %v", len(got), err)
+	}
+}
+
+// FuzzSidecars: what another replica, or who may write its ConfigMap, says is read within bounds, or not at all.
+func FuzzSidecars(f *testing.F) {
+	good, _, err := replica.PackSidecars([]replica.Sidecar{{Pod: "a/b", Since: 1, Serves: true}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		got, err := replica.UnpackSidecars(data)
+		if err != nil && got != nil || len(got) > 10_000 {
+			t.Errorf("%d sidecars, %v", len(got), err)
+		}
+	})
+}
+
+// hear brings the words of boards to all of them.
+func hear(t *testing.T, c client.Client, informers *informertest.FakeInformers, names ...string) {
+	t.Helper()
 	informer, err := informers.FakeInformerFor(t.Context(), &corev1.ConfigMap{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"one", "two", "old"} {
+	for _, name := range names {
 		word := &corev1.ConfigMap{}
 		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "weir-system", Name: name}, word); err != nil {
 			t.Fatal(err)
 		}
 		informer.Add(word)
 	}
-	want := []replica.Replica{{Name: "old", Proxies: 1}, {Name: "two", Address: "10.0.0.2:18000", Proxies: 2}}
-	waitUntil(t, "both replicas", func() bool { return reflect.DeepEqual(one.Replicas(), want) })
 }

@@ -34,17 +34,17 @@ func pods(all map[string][]string) *resource.Set {
 	return c.Set()
 }
 
-// reading is Proxies that connected, and what they ask for.
-func reading(set *resource.Set, connected ...string) (p *Proxies, asked *[]string) {
+// reading is proxies that connected, and what they ask for.
+func reading(set *resource.Set, connected ...string) (p *Fleet, asked *[]string) {
 	asked = &[]string{}
-	p = &Proxies{Port: 19080, Connected: func() []string { return connected }, Read: func(url string) func(context.Context) (telemetry.Report, error) {
+	p = &Fleet{Pods: &Pods{}, Port: 19080, Connected: func() []string { return connected }, Read: func(url string) func(context.Context) (telemetry.Report, error) {
 		return func(context.Context) (telemetry.Report, error) {
 			*asked = append(*asked, url)
 			return telemetry.Report{}, nil
 		}
 	}}
 	if set != nil {
-		p.Known(set)
+		p.Pods.Known(set)
 	}
 	return p, asked
 }
@@ -107,6 +107,31 @@ func TestProxiesThatCannotBeReadSayWhy(t *testing.T) {
 	for name, why := range want {
 		if !strings.Contains(got["a/"+name], why) {
 			t.Errorf("%s: %q, want %q", name, got["a/"+name], why)
+		}
+	}
+}
+
+// TestOnlyConnectedSidecarsAreRead: neither those of pods without one, nor those that would be the node's; and what they
+// observe is told from what proxies of Gateways do.
+func TestOnlyConnectedSidecarsAreRead(t *testing.T) {
+	set := pods(map[string][]string{"shop/web": {"10.0.0.7"}, "shop/bare": {"10.0.0.8"}, "shop/host": {"10.0.0.9"}, "shop/away": {"10.0.0.10"}, "shop/odd": {"127.0.0.1"}})
+	for _, p := range workload.PodList.In(set) {
+		p.Sidecar, p.HostNetwork = p.Name != "bare", p.Name == "host"
+	}
+	p, asked := reading(set, "shop/web", "shop/bare", "shop/host", "shop/odd", "shop/unknown")
+	p.Sidecars, p.Port = true, 15021
+	p.Pods.Known(set)
+	all := p.Sources()
+	got := outcome(all)
+	if len(got) != 2 || got["sidecar of shop/web"] != "read" || !strings.Contains(got["sidecar of shop/odd"], "loopback") {
+		t.Error(got)
+	}
+	if want := []string{"http://10.0.0.7:15021/edges"}; !slices.Equal(*asked, want) {
+		t.Errorf("asked %q, want %q", *asked, want)
+	}
+	for _, s := range all {
+		if s.Name == "sidecar of shop/web" && (s.At != (telemetry.Side{Kind: "Pod", Namespace: "shop", Name: "web"}) || s.As != (telemetry.Side{Kind: "Sidecar", Namespace: "shop", Name: "web"})) {
+			t.Errorf("%+v", s)
 		}
 	}
 }

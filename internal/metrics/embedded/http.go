@@ -18,12 +18,15 @@ const (
 	// smallReport is what any number of readers may read at a time; longer ones are read by at most largeReaders.
 	smallReport  = 256 << 10
 	largeReaders = 4
+	// ofPod divides the bounds of a report that a pod's sidecar makes, of whom there may be thousands.
+	ofPod = 4
 )
 
 // Client reads reports over HTTP. It follows no redirects, as it reaches what proxies cannot.
 type Client struct {
 	client *http.Client
 	most   int // bytes of a report
+	series int
 	large  chan struct{}
 }
 
@@ -40,9 +43,17 @@ func NewClient() *Client {
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		most:  maxReport,
-		large: make(chan struct{}, largeReaders),
+		most:   maxReport,
+		series: maxSeries,
+		large:  make(chan struct{}, largeReaders),
 	}
+}
+
+// NewPodClient is as NewClient, for reports of sidecars, which have a pod each and so are smaller.
+func NewPodClient() *Client {
+	c := NewClient()
+	c.most, c.series = c.most/ofPod, c.series/ofPod
+	return c
 }
 
 // Read is a function for Source.Read that gets the report from a URL.
@@ -62,7 +73,7 @@ func (c *Client) Read(url string) func(context.Context) (telemetry.Report, error
 		}
 		body := &boundedBody{ctx: ctx, from: response.Body, most: c.most, large: c.large}
 		defer body.release()
-		report, err := telemetry.ReadReport(body, maxSeries)
+		report, err := telemetry.ReadReport(body, c.series)
 		if err != nil {
 			return telemetry.Report{}, fmt.Errorf("GET %s: %w", url, err)
 		}

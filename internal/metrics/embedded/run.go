@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirmesh/weir/internal/telemetry"
@@ -19,16 +20,34 @@ type Source struct {
 	// At is whom it may observe at; what it tells of others is left out, as somebody else may speak in its place. The zero
 	// value is anybody.
 	At telemetry.Side
+	// As, unless it is the zero value, is what it then observes as, in place of At.
+	As telemetry.Side
 	// Read returns its report. An error says what is wrong; Run adds the name.
 	Read func(context.Context) (telemetry.Report, error)
 }
 
-// Run reads the proxies that sources returns, in every interval each once, spread over it, until ctx ends. One that fails
-// is left out for some intervals, up to seven, and keeps what it had until that leaves the window.
-func (s *Store) Run(ctx context.Context, sources func() []Source) error {
-	r := reader{store: s, ctx: ctx, free: make(chan struct{}, s.options.Concurrency), targets: map[string]*target{}}
+// Run reads the proxies that each of the functions returns, in every interval each once, spread over it, until ctx ends. One
+// that fails is left out for some intervals, up to seven, and keeps what it had until that leaves the window. The proxies of
+// one function have Options.Concurrency readers of their own, so that those that hang hold up none of another's.
+func (s *Store) Run(ctx context.Context, sources ...func() []Source) error {
+	readers := make([]*reader, len(sources))
+	for i := range readers {
+		readers[i] = &reader{store: s, ctx: ctx, free: make(chan struct{}, s.options.Concurrency), targets: map[string]*target{}}
+	}
+	s.readers.Store(&readers)
+	defer s.readers.Store(nil)
+	var all sync.WaitGroup
+	for i, r := range readers {
+		all.Go(func() { _ = r.run(ctx, sources[i]) }) // ctx says why it ended
+	}
+	all.Wait()
+	return ctx.Err()
+}
+
+// run reads those of one function.
+func (r *reader) run(ctx context.Context, sources func() []Source) error {
+	s := r.store
 	defer r.all.Wait()
-	defer s.failing.Store(0)
 	for round := uint64(1); ; round++ {
 		began := s.nextRound(time.Now())
 		if !sleepUntil(ctx, began) {
@@ -77,6 +96,10 @@ type reader struct {
 	free  chan struct{}
 	due   []*target // of this round, by their ticks
 
+	failing atomic.Int64
+	// waiting is that not all of the first round that had any were asked, asked that they were.
+	waiting, asked atomic.Bool
+
 	mu      sync.Mutex
 	targets map[string]*target
 	failed  failures
@@ -120,8 +143,9 @@ func (r *reader) begin(round uint64, sources []Source) {
 		t.source = source
 		r.due = append(r.due, t)
 	}
-	if r.first == 0 && !r.store.readAll.Load() && len(r.due) > 0 {
+	if r.first == 0 && !r.asked.Load() && len(r.due) > 0 {
 		r.first = len(r.due)
+		r.waiting.Store(true)
 		for _, t := range r.due {
 			t.first = true
 		}
@@ -135,7 +159,7 @@ func (r *reader) begin(round uint64, sources []Source) {
 			failing++
 		}
 	}
-	r.store.failing.Store(failing)
+	r.failing.Store(failing)
 	slices.SortFunc(r.due, func(a, b *target) int {
 		return cmp.Or(cmp.Compare(a.tick, b.tick), cmp.Compare(a.source.Name, b.source.Name))
 	})
@@ -186,6 +210,13 @@ func (r *reader) read(source Source) error {
 			return e.At != source.At && e.EdgeLabels != telemetry.OtherEdge(e.Out)
 		})
 	}
+	if source.As != (telemetry.Side{}) {
+		for i := range report.Edges {
+			if e := &report.Edges[i]; e.At == source.At {
+				e.At = source.As
+			}
+		}
+	}
 	r.store.Add(source.Name, report)
 	return nil
 }
@@ -197,7 +228,8 @@ func (r *reader) done(t *target, err error) {
 	if t.first {
 		t.first = false
 		if r.first--; r.first == 0 {
-			r.store.readAll.Store(true)
+			r.asked.Store(true)
+			r.waiting.Store(false)
 		}
 	}
 	switch {

@@ -95,6 +95,86 @@ func TestRunReadsEachProxyOnceInAnInterval(t *testing.T) {
 	})
 }
 
+// TestListsOfProxiesDoNotHoldEachOtherUp: those of one list that hang have no reader of another's, and it is not said that all
+// were asked before those of both were.
+func TestListsOfProxiesDoNotHoldEachOtherUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{Concurrency: 2})
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error)
+		var good, hung []Source
+		read := map[string]int{}
+		var mu sync.Mutex
+		var healed atomic.Bool
+		for i := range 50 {
+			r := telemetry.New()
+			observe(r, telemetry.EdgeLabels{At: pod(i), Peer: web, Out: true}, 1)
+			good = append(good, Source{Name: fmt.Sprint("p", i), Read: func(context.Context) (telemetry.Report, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				read[fmt.Sprint("p", i)]++
+				return r.Report(), nil
+			}})
+			hung = append(hung, Source{Name: fmt.Sprint("s", i), Read: func(ctx context.Context) (telemetry.Report, error) {
+				if healed.Load() {
+					return r.Report(), nil
+				}
+				<-ctx.Done()
+				return telemetry.Report{}, ctx.Err()
+			}})
+		}
+		go func() {
+			ended <- s.Run(ctx, func() []Source { return good }, func() []Source { return hung }, func() []Source { return nil })
+		}()
+		time.Sleep(19 * time.Second)
+		mu.Lock()
+		for i := range good {
+			if n := read[good[i].Name]; n < 3 {
+				t.Errorf("%s was read %d times in four intervals", good[i].Name, n)
+			}
+		}
+		mu.Unlock()
+		if s.ReadAll() {
+			t.Error("all were asked, although most hang")
+		}
+		time.Sleep(2 * time.Minute)
+		if !s.ReadAll() || s.Stats().Failing < len(hung)/2 {
+			t.Errorf("all were asked: %t; %d fail", s.ReadAll(), s.Stats().Failing)
+		}
+		healed.Store(true)
+		time.Sleep(5 * time.Minute)
+		if s.Stats().Failing != 0 || s.Stats().Proxies != 100 {
+			t.Errorf("%+v", s.Stats())
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestWhatASidecarObservedIsTold apart from what a proxy of a Gateway did in the same pod.
+func TestWhatASidecarObservedIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{})
+		r := telemetry.New()
+		as := telemetry.Side{Kind: telemetry.KindSidecar, Namespace: "shop", Name: "p"}
+		stop := running(t, s, func() []Source {
+			return []Source{{Name: "s", At: pod(1), As: as, Read: func(context.Context) (telemetry.Report, error) { return r.Report(), nil }}}
+		})
+		defer stop()
+		time.Sleep(6 * time.Second)
+		observe(r, telemetry.EdgeLabels{At: pod(1), Peer: web}, 3)
+		observe(r, telemetry.EdgeLabels{At: pod(2), Peer: web}, 5) // another's
+		observe(r, telemetry.EdgeLabels{At: as, Peer: web}, 7)
+		time.Sleep(5 * time.Second)
+		a, err := s.Ask(context.Background(), metrics.Question{Window: time.Minute})
+		if err != nil || len(a.Traffic) != 1 || a.Traffic[0].At != as || a.Traffic[0].Success != 3 {
+			t.Errorf("%+v, %v", a.Traffic, err)
+		}
+	})
+}
+
 // TestProxiesThatHangHoldUpNoOthersForLong, and are asked less often.
 func TestProxiesThatHangHoldUpNoOthersForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

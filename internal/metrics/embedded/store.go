@@ -70,7 +70,7 @@ type Store struct {
 	scratch scratch
 
 	readings, failures atomic.Uint64
-	failing            atomic.Int64
+	readers            atomic.Pointer[[]*reader] // of Run; nil while it does not run
 	readAll            atomic.Bool
 }
 
@@ -79,8 +79,29 @@ func New(o Options) *Store {
 	return &Store{options: o.withDefaults(), sources: map[string]*source{}, sides: map[telemetry.Side]map[*source]int{}}
 }
 
-// ReadAll reports whether Run has asked each proxy of the first round that had any, whether or not it answered.
-func (s *Store) ReadAll() bool { return s.readAll.Load() }
+// ReadAll reports whether Run has asked each proxy of the first rounds that had any, whether or not it answered.
+func (s *Store) ReadAll() bool {
+	if readers := s.readers.Load(); readers != nil && !s.readAll.Load() {
+		some, waiting := false, false
+		for _, r := range *readers {
+			some, waiting = some || r.asked.Load(), waiting || r.waiting.Load()
+		}
+		if some && !waiting {
+			s.readAll.Store(true)
+		}
+	}
+	return s.readAll.Load()
+}
+
+// failing is how many proxies failed when they were last read.
+func (s *Store) failing() (n int) {
+	if readers := s.readers.Load(); readers != nil {
+		for _, r := range *readers {
+			n += int(r.failing.Load())
+		}
+	}
+	return n
+}
 
 // Stats are how a Store stands.
 type Stats struct {
@@ -104,7 +125,7 @@ func (s Stats) Missing() string {
 
 // Stats returns how the Store stands now.
 func (s *Store) Stats() Stats {
-	out := Stats{Failing: int(s.failing.Load()), Readings: s.readings.Load(), Failures: s.failures.Load()}
+	out := Stats{Failing: s.failing(), Readings: s.readings.Load(), Failures: s.failures.Load()}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	out.Edges = s.edges

@@ -1,0 +1,6 @@
+package replica
+
+var (
+	PackSidecars   = packSidecars
+	UnpackSidecars = unpackSidecars
+)
