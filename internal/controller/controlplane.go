@@ -66,8 +66,8 @@ type controlPlane struct {
 	// converting says that conversions are answered; rebundled has a value when the authority's certificates have changed.
 	converting atomic.Bool
 	rebundled  chan struct{}
-	// entrusted has a value when these have, or namespaces may ask for sidecars that did not.
-	entrusted chan struct{}
+	// entrusted and selecting have one when these have, or namespaces may ask for sidecars that did not.
+	entrusted, selecting chan struct{}
 }
 
 func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) (*controlPlane, error) {
@@ -81,7 +81,7 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 		return nil, err
 	}
 	c := &controlPlane{
-		Options: o, log: log, client: client, synced: make(chan struct{}), rebundled: make(chan struct{}, 1), entrusted: make(chan struct{}, 1), tell: control.NewTeller(log, true),
+		Options: o, log: log, client: client, synced: make(chan struct{}), rebundled: make(chan struct{}, 1), entrusted: make(chan struct{}, 1), selecting: make(chan struct{}, 1), tell: control.NewTeller(log, true),
 		source: kube.NewSource(client, kube.SourceOptions{Kinds: o.kinds(), Controller: dialect.ControllerName, Scope: o.scope(), Pods: o.mesh.on, Logger: log}),
 	}
 	c.statusWriter = kube.NewStatusWriter(client, c.source, dialect.ControllerName, log)
@@ -109,14 +109,18 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	c.feeds = &feed.Server{
 		Certificate: c.authority.Certificate, Authenticate: c.authenticate, OnChange: c.proxyChanged, Logger: log,
 	}
-	c.identities, c.sidecars, c.pods = newIdentities(c), newSidecars(c), newPods(c)
+	c.identities = newIdentities(c)
+	c.sidecars = newSidecars(c)
+	if c.pods, err = newPods(c); err != nil {
+		return nil, err
+	}
 	boardData, err := replica.BoardCache(client.Config, o.namespace)
 	if err != nil {
 		return nil, err
 	}
 	c.board = &replica.Board{
 		Client: client, Cache: boardData, Namespace: o.namespace, Name: "weir-proxies-" + o.name, Address: o.ownAddress(),
-		Running: c.running, Changed: func() { c.leader.wake(); c.wakeReleases() }, Logger: log,
+		Running: c.running, Sidecars: c.runningSidecars, Changed: func() { c.leader.wake(); c.wakeReleases() }, Logger: log,
 	}
 	c.lease = &replica.Lease{
 		Leases: leases, Namespace: o.namespace, Name: o.lease, Identity: o.name, Logger: log, Leader: func(who string) { c.leads.Store(&who) },
@@ -190,6 +194,7 @@ func (c *controlPlane) report(r control.Report) {
 		close(c.synced)
 	}
 	tellOnce(c.entrusted)
+	tellOnce(c.selecting)
 	c.leader.wake()
 	c.wakeReleases()
 }
@@ -244,6 +249,7 @@ func (c *controlPlane) running() map[model.Owner][]feed.Proxy {
 func (c *controlPlane) proxyChanged(owner model.Owner) {
 	if c.sidecars != nil && owner.Kind() == model.OwnerWorkload { // neither statuses nor Rollouts depend on it
 		c.sidecars.changed(owner)
+		c.board.TellSidecars()
 		return
 	}
 	c.board.Tell()
@@ -254,6 +260,7 @@ func (c *controlPlane) proxyChanged(owner model.Owner) {
 func (c *controlPlane) authorityChanged() {
 	tellOnce(c.rebundled)
 	tellOnce(c.entrusted)
+	tellOnce(c.selecting)
 	c.leader.wake()
 }
 

@@ -68,6 +68,7 @@ func newIdentities(c *controlPlane) *identities {
 	i := &identities{authority: &replica.Authority{
 		Client: c.client, Namespace: c.namespace, Name: replica.IdentityName, Given: c.mesh.authority,
 		Sample: spiffe.Scheme + c.trustDomain + "/ns/sample/sa/sample", Logger: c.log,
+		Changed: func() { c.sidecars.rerooted() },
 	}}
 	pods := &replica.Pods{Client: c.client, Audience: infra.Audience, Namespaces: c.namespaces}
 	i.issuer = workload.Issuer{Authority: i.authority.Current, TrustDomain: c.trustDomain, Attest: pods.Attest, Names: c.subjectNames}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/control"
 	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
+	"github.com/weirmesh/weir/internal/identity/spiffe"
 	"github.com/weirmesh/weir/internal/kube/infra"
 	"github.com/weirmesh/weir/internal/kube/replica"
 	"github.com/weirmesh/weir/internal/model"
@@ -128,6 +129,9 @@ func (l *reconciler) step(ctx context.Context, r *control.Report, applier *infra
 		options := infra.Options{
 			Controller: l.feedTarget(), Image: l.proxyImage, ImagePullPolicy: l.imagePullPolicy(), CA: ca,
 			LogLevel: l.proxyLog.level, LogFormat: l.proxyLog.format,
+		}
+		if l.mesh.on && l.trustDomain != spiffe.DefaultTrustDomain {
+			options.TrustDomain = l.trustDomain
 		}
 		plans := options.Plans(r.Set, dialect.ControllerName, r.Config, r.Statuses)
 		for i := range plans {

@@ -4,12 +4,15 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/feed"
+	"github.com/weirmesh/weir/internal/identity/workload"
 	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/telemetry"
 )
 
 // sidecars gives the sidecars that are connected to this replica their configurations: one when it connects, all after
@@ -18,6 +21,8 @@ import (
 type sidecars struct {
 	feeds *feed.Server
 	log   *slog.Logger
+	// roots are those by which identities are signed, as PEM; empty if they are not known.
+	roots func() string
 	woken chan struct{}
 	wrong loglimit.Limiter
 
@@ -51,7 +56,9 @@ func newSidecars(c *controlPlane) *sidecars {
 		return nil
 	}
 	c.feeds.Destinations = true
-	return &sidecars{feeds: c.feeds, log: c.log, woken: make(chan struct{}, 1), known: map[model.Owner]bool{}, whole: map[model.Owner]bool{}}
+	return &sidecars{
+		feeds: c.feeds, log: c.log, roots: c.identities.authority.Bundle, woken: make(chan struct{}, 1), known: map[model.Owner]bool{}, whole: map[model.Owner]bool{},
+	}
 }
 
 // know is called with what makes configurations, after each change.
@@ -63,6 +70,18 @@ func (s *sidecars) know(newest *control.Sidecars) {
 	}
 	same := s.newest != nil && newest.SameInbound(s.newest)
 	s.newest = newest
+	s.due(same)
+}
+
+// rerooted is called when the roots may have changed.
+func (s *sidecars) rerooted() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.due(false)
+}
+
+// due has those that are connected get a configuration: all, or with same those that have everything. The caller has the lock.
+func (s *sidecars) due(same bool) {
 	for owner, due := range s.known {
 		if !due && !(same && !s.whole[owner]) { // else what it has is what would be made
 			s.known[owner] = true
@@ -128,10 +147,27 @@ func (s *sidecars) step() bool {
 		common = s.all(newest)
 	}
 	s.note(owner, whole)
+	own = issued(own, newest.NamesOf(owner.Namespace(), owner.Name()), s.roots())
 	connected, err := s.feeds.Set(owner, own, common)
 	s.forget(owner, connected)
 	s.tell(left, err, "workload", owner.Namespace()+"/"+owner.Name())
 	return true
+}
+
+// issued is a pod's configuration with what the pod's certificate would be if it were signed now, so that the pod renews one
+// that is another. The listener that takes what no other takes says it, since each pod has one of these.
+func issued(own *model.Config, names []string, roots string) *model.Config {
+	at := slices.IndexFunc(own.Listeners, func(l model.Listener) bool { return l.Port == 0 && l.TLS != nil && l.TLS.Identity() != "" })
+	if at < 0 || roots == "" {
+		return own
+	}
+	out := *own
+	out.Listeners = slices.Clone(own.Listeners)
+	tls := *own.Listeners[at].TLS
+	is := workload.IssuedOf(names, []byte(roots))
+	tls.Issued = &model.Issued{Names: is.Names, Roots: is.Roots}
+	out.Listeners[at].TLS = &tls
+	return &out
 }
 
 // prepare has questions answered by a state, unless they are. Until it is read, they are answered by the one before.
@@ -221,6 +257,20 @@ func (s *sidecars) forget(owner model.Owner, connected bool) {
 		delete(s.known, owner)
 		delete(s.whole, owner)
 	}
+}
+
+// connected is how many of some pods have a sidecar that is connected to this replica.
+func (s *sidecars) connected(pods telemetry.TapSides) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for side := range pods {
+		if side.Kind == model.KindPod {
+			if _, ok := s.known[model.WorkloadOwner(side.Namespace, side.Name)]; ok {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // status is how they stand; nil if none are fed.

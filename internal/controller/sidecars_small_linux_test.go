@@ -10,9 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,6 +24,7 @@ import (
 	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/identity"
 	"github.com/weirmesh/weir/internal/identity/workload"
+	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/resource"
 )
 
@@ -117,7 +116,9 @@ func TestASidecarOfALargeMeshIsSmall(t *testing.T) {
 	issuer := workload.Issuer{TrustDomain: "cluster.local", Authority: func() *identity.Authority { return signer }, Attest: func(context.Context, string) (*workload.Pod, error) {
 		return &workload.Pod{Namespace: meshNamespace(0), Name: "p0", UID: "u", Account: "s0"}, nil
 	}}
-	f := newFleet(t, func(c *controlPlane) { c.feeds.Sign = issuer.For })
+	c := meshed(t)
+	c.feeds.Sign = issuer.For
+	f := fleetOf(t, c)
 	cluster := largeMesh()
 	const used = 3
 	http8080, port := "http", int32(8080)
@@ -211,27 +212,9 @@ func TestASidecarOfALargeMeshIsSmall(t *testing.T) {
 		}
 		t.Logf("the first request takes %s, one over another connection %s", took, known)
 	}
-	resident, private := memory(t, cmd.Process.Pid)
+	resident, private := peertest.Memory(t, cmd.Process.Pid)
 	t.Logf("resident %d KiB, private %d KiB", resident>>10, private>>10)
 	if resident > mostResident || private > mostPrivate {
 		t.Errorf("resident %d bytes, private %d, want at most %d and %d", resident, private, mostResident, mostPrivate)
 	}
-}
-
-// memory returns what is resident of a process, in bytes, and what of that is its own.
-func memory(t *testing.T, pid int) (resident, private int) {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	field := func(name string) int {
-		m := regexp.MustCompile(`(?m)^` + name + `:\s+(\d+) kB$`).FindSubmatch(status)
-		if m == nil {
-			t.Fatalf("no %s in\n%s", name, status)
-		}
-		n, _ := strconv.Atoi(string(m[1]))
-		return n << 10
-	}
-	return field("VmRSS"), field("RssAnon")
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -14,12 +16,18 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/feed"
 	"github.com/weirmesh/weir/internal/identity"
+	"github.com/weirmesh/weir/internal/metrics"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/tapping"
+	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/internal/workload"
 	"github.com/weirmesh/weir/test/freeport"
 )
 
@@ -30,6 +38,7 @@ type fleet struct {
 	plane   *controlPlane
 	address string
 	ca      string
+	taps    func(s *feed.Stream, end func()) error // of who connects
 }
 
 // meshed is a replica of a mesh. Sidecars are told the feed's port.
@@ -42,12 +51,14 @@ func meshed(t testing.TB, args ...string) *controlPlane {
 	return plane(t, append(args, "--mesh", "--feed-address", fmt.Sprint("127.0.0.1:", port))...)
 }
 
-func newFleet(t testing.TB, edit ...func(*controlPlane)) *fleet {
+func newFleet(t testing.TB, args ...string) *fleet {
 	t.Helper()
-	c := meshed(t)
-	for _, e := range edit {
-		e(c)
-	}
+	return fleetOf(t, meshed(t, args...))
+}
+
+// fleetOf is newFleet with a control plane.
+func fleetOf(t testing.TB, c *controlPlane) *fleet {
+	t.Helper()
 	authority, err := identity.New(time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +132,7 @@ func (f *fleet) connectAsking(pod string, asks *feed.Destinations) *sidecarClien
 	namespace, name, _ := strings.Cut(pod, "/")
 	token := filepath.Join(f.TempDir(), "token")
 	f.file(token, pod)
-	client := &feed.Client{Address: f.address, CAFile: f.ca, TokenFile: token, Owner: model.WorkloadOwner(namespace, name), Destinations: asks}
+	client := &feed.Client{Address: f.address, CAFile: f.ca, TokenFile: token, Owner: model.WorkloadOwner(namespace, name), Taps: f.taps, Destinations: asks}
 	s := &sidecarClient{}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -273,11 +284,62 @@ func TestSidecarsAreATaskOfAMesh(t *testing.T) {
 	}
 }
 
-// TestTapsAreForProxiesOfGatewaysAlone has a pod ask for what others are asked for.
-func TestTapsAreForProxiesOfGatewaysAlone(t *testing.T) {
-	c := meshed(t, "--traffic-metrics")
+// TestTapsAreNotForPodsWithoutAMesh: every pod may connect, and what is asked for is not for every pod.
+func TestTapsAreNotForPodsWithoutAMesh(t *testing.T) {
+	c := plane(t, "--traffic-metrics")
 	if err := c.feeds.Taps(nil, model.WorkloadOwner("shop", "cart-1"), "shop/cart-1"); !errors.Is(err, errNotTapped) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestConnectedSidecarsAreReadAndTapped, once they serve something, whichever pods others say they are.
+func TestConnectedSidecarsAreReadAndTapped(t *testing.T) {
+	f := newFleet(t, "--traffic-metrics")
+	registry := telemetry.New()
+	f.taps = func(s *feed.Stream, end func()) error { return tapping.Serve(s, end, registry) }
+	cart := f.connect("shop/cart-1")
+	f.until("it is connected", func() bool { return f.status().Connected == 1 })
+	if got := f.plane.connectedSidecars(); len(got) != 0 {
+		t.Errorf("before it serves anything: %q", got)
+	}
+	state := f.of(8080, "shop/cart-1")
+	f.know(state)
+	f.has(cart, 8080)
+	if want, got := feed.Version(state.Whole("shop", "cart-1")), f.feeds.Version(model.WorkloadOwner("shop", "cart-1")); want != got {
+		t.Errorf("what is told of its configuration has the version %s, and it was given %s", want, got)
+	}
+	f.until("it says so", func() bool { return slices.Equal(f.plane.connectedSidecars(), []string{"shop/cart-1"}) })
+	objects := resource.NewCollection(metrics.Kinds())
+	pod := &workload.Pod{Object: workload.Object{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart-1"}, Addresses: []string{"10.0.0.1"}, Sidecar: true}}
+	objects.Put(resource.Adopt(metrics.Kinds(), pod))
+	f.plane.traffic.pods.Known(objects.Set())
+	read := []string{}
+	for _, fleet := range f.plane.traffic.fleets {
+		for _, s := range fleet.Sources() {
+			read = append(read, s.Name)
+		}
+	}
+	if !slices.Equal(read, []string{"sidecar of shop/cart-1"}) {
+		t.Errorf("read are %q", read)
+	}
+	side := telemetry.Side{Kind: model.KindPod, Namespace: "shop", Name: "cart-1"}
+	taps := f.plane.traffic.taps
+	if n := taps.Sidecars(telemetry.TapSides{side: true, {Kind: model.KindPod, Namespace: "shop", Name: "other"}: true}); n != 1 {
+		t.Errorf("%d sidecars of the pods are connected", n)
+	}
+	w := httptest.NewRecorder()
+	done := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		q := telemetry.TapQuery{Rate: 100, Highest: 599, For: time.Minute}
+		done <- taps.ServeTap(w, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx), q, func(context.Context) (telemetry.TapSides, error) { return telemetry.TapSides{side: true}, nil })
+	}()
+	f.until("the sidecar is asked", func() bool { return len(registry.Taps()) == 1 })
+	registry.Taps()[0].Offer(&telemetry.Tapped{At: side, Method: "GET", Path: "/cart", Status: 200})
+	f.until("the line arrives", func() bool { return taps.Stats().Lines == 1 })
+	cancel()
+	if err := <-done; err != nil || !strings.Contains(w.Body.String(), `"path":"/cart"`) {
+		t.Errorf("%v\n%s", err, w.Body)
 	}
 }
 

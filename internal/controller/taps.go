@@ -36,10 +36,13 @@ func newTaps(c *controlPlane) *tapping.Hub {
 		Who:    aggregated.Who,
 		Logger: c.log,
 	}
+	if c.sidecars != nil {
+		h.Sidecars = c.sidecars.connected
+	}
 	replicas.Serve = func(s *feed.Stream) error { return h.ServePeer(s) }
 	c.feeds.Replicas = replicas
 	c.feeds.Taps = func(s *feed.Stream, owner model.Owner, proxy string) error {
-		if owner.Kind() != model.OwnerGateway {
+		if owner.Kind() == model.OwnerWorkload && c.sidecars == nil {
 			return errNotTapped
 		}
 		return h.ServeProxy(s, owner, proxy)
@@ -47,9 +50,8 @@ func newTaps(c *controlPlane) *tapping.Hub {
 	return h
 }
 
-// errNotTapped ends the stream of a pod that is no Gateway's proxy: every pod may have one, and what is asked for is not for
-// every pod.
-var errNotTapped = errors.New("taps are for proxies of Gateways")
+// errNotTapped ends the stream of a pod that is no Gateway's proxy, where there are no sidecars.
+var errNotTapped = errors.New("taps are for proxies of Gateways and sidecars")
 
 // peers are the other replicas, by their word on the board.
 func (c *controlPlane) peers() []tapping.Peer {

@@ -45,6 +45,7 @@ func (c *controlPlane) tasks(asked context.Context, s *sockets) []task.Task {
 		{Name: "gateway classes", Lease: true, After: needs{c.leader.known.Opened}, Run: c.classes.Run},
 		{Name: "rollouts", Lease: true, Off: c.releases == nil, After: needs{published}, Run: c.carryOut},
 		{Name: "trust of sidecars", Lease: true, Off: c.pods == nil, After: needs{published, c.authority.Ready}, Run: c.keepTrust},
+		{Name: "webhooks of TLSConfigs", Lease: true, Off: !c.injects(), After: needs{published, c.authority.Ready}, Run: c.keepSelected},
 		{Name: "conversion bundles", Lease: true, Off: !webhook, Run: c.keepBundles},
 	}
 }

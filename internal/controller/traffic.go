@@ -4,11 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/inject"
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/kube/aggregated"
 	"github.com/weirmesh/weir/internal/kube/infra"
@@ -30,9 +32,10 @@ type traffic struct {
 	source  *kube.Source
 	objects metrics.Newest
 	store   metrics.Store
-	// embedded and proxies are nil if a Prometheus is asked.
+	// embedded is nil if a Prometheus is asked; fleets are what it reads, of pods.
 	embedded *embedded.Store
-	proxies  *scrape.Proxies
+	fleets   []*scrape.Fleet
+	pods     scrape.Pods
 	// taps are those of requests at the proxies.
 	taps *tapping.Hub
 	// api answers API servers.
@@ -62,7 +65,11 @@ func newTraffic(c *controlPlane, log *slog.Logger) (*traffic, error) {
 	if c.trafficMetrics.prometheus.URL == "" {
 		t.embedded = embedded.New(embedded.Options{Aligned: true, Log: log})
 		t.others = c.connected
-		t.proxies = &scrape.Proxies{Connected: c.connected, Read: embedded.NewClient().Read, Port: infra.AdminPort}
+		t.fleets = []*scrape.Fleet{{Pods: &t.pods, Connected: c.connected, Read: embedded.NewClient().Read, Port: infra.AdminPort}}
+		if c.sidecars != nil {
+			t.others = func() []string { return slices.Concat(c.connected(), c.connectedSidecars()) }
+			t.fleets = append(t.fleets, &scrape.Fleet{Pods: &t.pods, Connected: c.connectedSidecars, Read: embedded.NewPodClient().Read, Port: inject.AdminPort, Sidecars: true})
+		}
 		t.store = t.embedded
 	} else {
 		store, err := prometheus.New(c.trafficMetrics.prometheus)
@@ -123,14 +130,28 @@ func (t *traffic) ready() (ok bool, why string) {
 func (t *traffic) know(ctx context.Context) error {
 	return t.source.Run(ctx, func(set *resource.Set) {
 		t.objects.Know(set)
-		if t.proxies != nil {
-			t.proxies.Known(set)
+		if t.embedded != nil {
+			t.pods.Known(set)
 		}
 	})
 }
 
 // read is the task that reads the proxies.
-func (t *traffic) read(ctx context.Context) error { return t.embedded.Run(ctx, t.proxies.Sources) }
+func (t *traffic) read(ctx context.Context) error {
+	sources := make([]func() []embedded.Source, len(t.fleets))
+	for i, f := range t.fleets {
+		sources[i] = f.Sources
+	}
+	return t.embedded.Run(ctx, sources...)
+}
+
+// leftOut is how many proxies and sidecars are not read, as there are too many.
+func (t *traffic) leftOut() (n int) {
+	for _, f := range t.fleets {
+		n += f.LeftOut()
+	}
+	return n
+}
 
 // connected are the pods of the proxies that are connected to any replica.
 func (c *controlPlane) connected() (out []string) {
@@ -144,9 +165,24 @@ func (c *controlPlane) connected() (out []string) {
 	return out
 }
 
+// connectedSidecars are the pods whose sidecars are connected to any replica and serve a configuration.
+func (c *controlPlane) connectedSidecars() (out []string) {
+	for _, s := range replica.Sidecars(c.runningSidecars(), c.board.OtherSidecars()) {
+		if s.Serves {
+			out = append(out, s.Pod)
+		}
+	}
+	return out
+}
+
+// runningSidecars are the sidecars that are connected to this replica.
+func (c *controlPlane) runningSidecars() []replica.Sidecar {
+	return replica.SidecarsOf(c.feeds.Alone())
+}
+
 // trafficStatus is how the reading of proxies stands, for /status.
 type trafficStatus struct {
-	// Proxies are those that reported within the last minute, Edges their series.
+	// Proxies are those, sidecars included, that reported within the last minute, Edges their series.
 	Proxies int `json:"proxies"`
 	Edges   int `json:"edges"`
 	// Failing are those that could not be read when they were last asked, LeftOut those beyond the bound.
@@ -166,7 +202,7 @@ func (c *controlPlane) trafficStatus() *trafficStatus {
 		return &trafficStatus{Prometheus: c.trafficMetrics.prometheus.URL}
 	}
 	s := c.traffic.embedded.Stats()
-	out := &trafficStatus{Proxies: s.Proxies, Edges: s.Edges, Failing: s.Failing, LeftOut: c.traffic.proxies.LeftOut()}
+	out := &trafficStatus{Proxies: s.Proxies, Edges: s.Edges, Failing: s.Failing, LeftOut: c.traffic.leftOut()}
 	if !s.Newest.IsZero() {
 		out.Newest = &s.Newest
 	}

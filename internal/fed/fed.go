@@ -15,8 +15,6 @@ import (
 	"github.com/weirmesh/weir/internal/feed"
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/flags"
-	"github.com/weirmesh/weir/internal/identity/spiffe"
-	"github.com/weirmesh/weir/internal/identity/workload"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/tapping"
@@ -28,11 +26,12 @@ import (
 // leads to pods that are known by identities, it has an identity of its own signed by the controller, and renews it. What
 // needs none is served without waiting for that.
 type Proxy struct {
-	serve    dataplane.Options
-	gateway  string
-	link     link
-	stateDir string
-	pod      telemetry.Side
+	serve       dataplane.Options
+	gateway     string
+	link        link
+	trustDomain string
+	stateDir    string
+	pod         telemetry.Side
 }
 
 // New returns a Proxy with the defaults of its flags.
@@ -44,6 +43,7 @@ func (o *Proxy) Flags(f *pflag.FlagSet) {
 	o.serve.Flags(f, ":19080", "cluster", "any")
 	f.StringVar(&o.gateway, "gateway", "", "`namespace/name` of the Gateway to serve")
 	o.link.flags(f)
+	flags.TrustDomain(f, &o.trustDomain)
 	f.StringVar(&o.stateDir, "state-dir", "", "`folder` for the last configuration, with its private keys: use one in memory; empty stores nothing")
 	f.StringVar(&o.pod.Namespace, "pod-namespace", "", "`namespace` of the pod that the proxy runs in")
 	f.StringVar(&o.pod.Name, "pod-name", "", "`name` of that pod, which is where its traffic is observed; without one, at the Gateway")
@@ -76,13 +76,8 @@ func (o *Proxy) Run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	o.serve.Gateway, o.serve.At = o.gateway, o.pod
-	source := &workload.Source{Logger: log}
-	o.serve.Identities = func(name string) *spiffe.Identity {
-		if name == model.WorkloadIdentity {
-			return source.Identity()
-		}
-		return nil
-	}
+	own := newIdentities(o.trustDomain, model.Owner(o.gateway).Namespace(), "Gateway", log)
+	o.serve.Identities = own.named
 	plane, closeLog, err := o.serve.Open(stdout, stderr, log, processLog, nil)
 	if err != nil {
 		return err
@@ -91,7 +86,7 @@ func (o *Proxy) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	if o.stateDir != "" {
 		client.StateFile = filepath.Join(o.stateDir, "configuration")
 	}
-	source.Sign = client.Sign
+	own.signedBy(client)
 	client.Taps = func(s *feed.Stream, end func()) error { return tapping.Serve(s, end, plane.Metrics) }
 	err = plane.Run(ctx, func(ctx context.Context) error {
 		applied := &applied{plane: plane, none: "the Gateway has no listener that can be served"}
@@ -103,7 +98,7 @@ func (o *Proxy) Run(ctx context.Context, stdout, stderr io.Writer) error {
 			case <-ctx.Done():
 				return nil
 			case <-needed:
-				return source.Run(ctx)
+				return own.source.Run(ctx)
 			}
 		})
 		group.Go(func() error {

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -86,5 +87,24 @@ func TestAGatewayReachesPodsByTheirIdentity(t *testing.T) {
 	c.until("the pod is reached", func() bool { return get("/pay") == "200 pay" })
 	if who := asked.Load(); who == nil || *who != "spiffe://cluster.local/ns/shop/sa/edge" {
 		t.Errorf("the pod is asked by %v", who)
+	}
+}
+
+// TestAGatewayUsesNoIdentityOfOthers, as a sidecar does not: neither of another namespace nor of another trust domain.
+func TestAGatewayUsesNoIdentityOfOthers(t *testing.T) {
+	for who, want := range map[string]string{"shop/edge-1": "", "blog/edge-1": "of no ServiceAccount of namespace \"shop\", which is the Gateway's", "mesh.example": "of the trust domain"} {
+		domain, token := spiffe.DefaultTrustDomain, who
+		if want == "of the trust domain" {
+			domain, token = who, "shop/edge-1"
+		}
+		id := newCluster(t, domain).identity(token)
+		log := &text{}
+		own := newIdentities(spiffe.DefaultTrustDomain, "shop", "Gateway", slog.New(slog.NewTextHandler(log, nil)))
+		told := false
+		own.tell = func() { told = true }
+		own.changed(id)
+		if err := own.owns(id); (err == nil) != (want == "") || told != (want == "") || !strings.Contains(strings.ReplaceAll(log.String(), `\"`, `"`), want) {
+			t.Errorf("%s: %v; the controller hears of it: %t; the log: %s", who, err, told, log)
+		}
 	}
 }

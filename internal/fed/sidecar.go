@@ -3,7 +3,6 @@ package fed
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -17,13 +16,13 @@ import (
 	"github.com/weirmesh/weir/internal/dataplane"
 	"github.com/weirmesh/weir/internal/feed"
 	"github.com/weirmesh/weir/internal/flags"
-	"github.com/weirmesh/weir/internal/identity/spiffe"
 	"github.com/weirmesh/weir/internal/identity/workload"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/probe"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/proxy"
 	"github.com/weirmesh/weir/internal/redirect"
+	"github.com/weirmesh/weir/internal/tapping"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/tracing/otlp"
 )
@@ -132,37 +131,22 @@ func (o *Sidecar) Run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	source := &workload.Source{Logger: log, Changed: func(id *spiffe.Identity) {
-		if err := o.owns(id); err != nil {
-			log.Error("the identity is not used", "error", err)
-		}
-	}}
-	identity := func() *spiffe.Identity {
-		if id := source.Identity(); id != nil && o.owns(id) == nil {
-			return id
-		}
-		return nil
-	}
+	own := newIdentities(o.trustDomain, o.pod.Namespace, "pod", log)
 	o.serve.At, o.serve.Pod, o.serve.Listen, o.serve.Original = o.pod, o.addresses, o.open, o.meant
 	destinations := &feed.Destinations{}
 	o.serve.Unknown = o.unknown(destinations)
-	o.serve.Identities = func(name string) *spiffe.Identity {
-		if name == model.WorkloadIdentity {
-			return identity()
-		}
-		return nil
-	}
+	o.serve.Identities = own.named
 	plane, closeLog, err := o.serve.Open(stdout, stderr, log, processLog, nil)
 	if err != nil {
 		return err
 	}
 	plane.Waits = func() string {
-		if identity() == nil {
+		if own.current() == nil {
 			return "no identity yet"
 		}
 		return ""
 	}
-	err = o.run(ctx, plane, source, destinations, log)
+	err = o.run(ctx, plane, own, destinations, log)
 	if e := closeLog(); err == nil {
 		err = e
 	}
@@ -173,7 +157,7 @@ func (o *Sidecar) Run(ctx context.Context, stdout, stderr io.Writer) error {
 }
 
 // run serves with all that is to be open at the beginning.
-func (o *Sidecar) run(ctx context.Context, plane *dataplane.Plane, source *workload.Source, destinations *feed.Destinations, log *slog.Logger) error {
+func (o *Sidecar) run(ctx context.Context, plane *dataplane.Plane, own *identities, destinations *feed.Destinations, log *slog.Logger) error {
 	probes, err := o.listenProbes(log)
 	if err != nil {
 		return err
@@ -183,14 +167,19 @@ func (o *Sidecar) run(ctx context.Context, plane *dataplane.Plane, source *workl
 		plane.Guard.Protect(probes.at)
 	}
 	client := o.link.client(model.WorkloadOwner(o.pod.Namespace, o.pod.Name), plane, log)
-	source.Sign, client.Destinations = client.Sign, destinations
+	own.signedBy(client)
+	client.Destinations = destinations
 	destinations.Used = plane.Server.Used
+	client.Taps = func(s *feed.Stream, end func()) error { return tapping.Serve(s, end, plane.Metrics) }
 	applied := &applied{plane: plane, none: "the pod has no port that can be served"}
 	return plane.Run(ctx, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return source.Run(ctx) })
+		group.Go(func() error { return own.source.Run(ctx) })
 		group.Go(func() error {
 			return client.Run(ctx, func(c *model.Config) error {
+				if is := c.Issued(model.WorkloadIdentity); is != nil {
+					own.source.Expect(workload.Issued{Names: is.Names, Roots: is.Roots})
+				}
 				if err := applied.apply(o.strict(c)); err != nil {
 					return err
 				}
@@ -204,17 +193,6 @@ func (o *Sidecar) run(ctx context.Context, plane *dataplane.Plane, source *workl
 		}
 		return group.Wait()
 	})
-}
-
-// owns fails for an identity that is not one of this pod.
-func (o *Sidecar) owns(id *spiffe.Identity) error {
-	if domain := id.ID.TrustDomain(); domain != o.trustDomain {
-		return fmt.Errorf("%s is of the trust domain %q, not of %q (--trust-domain)", id.ID, domain, o.trustDomain)
-	}
-	if namespace, _, ok := id.ID.ServiceAccount(); !ok || namespace != o.pod.Namespace {
-		return fmt.Errorf("%s is of no ServiceAccount of namespace %q, which is the pod's", id.ID, o.pod.Namespace)
-	}
-	return nil
 }
 
 // strict is the configuration with mutual TLS wherever the pod has it, unless clients without TLS are served (--permissive).

@@ -3,13 +3,17 @@ package feed
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/weirmesh/weir/internal/model"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
 // TestAConfigurationIsForOneOwnerWhileItIsConnected sets those of workloads beside a Gateway's, which is published.
@@ -228,5 +232,73 @@ func TestPublishLeavesAloneWhoIsSetMeanwhile(t *testing.T) {
 	}
 	if err := s.publish(owner, nil); err != nil || s.Version(owner) != Version(c) {
 		t.Errorf("%v, version %q", err, s.Version(owner))
+	}
+}
+
+// TestServerKnowsTheProxiesOfWorkloads: which are connected, what they serve, when their identities end, and whether one
+// serves something old for longer than it may.
+func TestServerKnowsTheProxiesOfWorkloads(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	_, address, _ := w.begin(s, config(1, 1))
+	owner := model.WorkloadOwner("shop", "cart-1")
+	c := w.client(owner.Name(), address)
+	c.Owner, c.StateFile, c.TokenFile = owner, "", w.write("cart.token", fmt.Sprintf("good:%s:shop/cart-1\n", owner))
+	var ends atomic.Int64
+	c.Ends = func() time.Time {
+		if at := ends.Load(); at > 0 {
+			return time.Unix(at, 12345)
+		}
+		return time.Time{}
+	}
+	p := w.run(c)
+	until(t, "it is connected", func() bool { return len(s.Running(owner)) == 1 })
+	if got := s.Alone(); len(got) != 0 {
+		t.Errorf("before it was given anything: %+v", got)
+	}
+	one := config(1, 1)
+	if _, err := s.Set(owner, one, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.serves(one)
+	is := func(what string, want Alone) {
+		t.Helper()
+		until(t, what, func() bool {
+			got := s.Alone()
+			return len(got) == 1 && got[0].Owner == owner && got[0].Name == "shop/cart-1" && got[0].Version == want.Version && got[0].Ends.Equal(want.Ends) && got[0].Behind == want.Behind
+		})
+	}
+	is("what it serves", Alone{Proxy: Proxy{Version: Version(one)}})
+	for _, at := range []int64{1_800_000_000, 1_900_000_000, 0} {
+		ends.Store(at)
+		c.Tell()
+		want := time.Time{}
+		if at > 0 {
+			want = time.Unix(at, 0)
+		}
+		is("when its identity ends", Alone{Proxy: Proxy{Version: Version(one), Ends: want}})
+	}
+	// It has not said that it serves what is current.
+	s.mu.Lock()
+	s.feeds[owner].current.Store(&snapshot{version: "other"})
+	s.feeds[owner].due = time.Now()
+	s.mu.Unlock()
+	is("soon after a change", Alone{Proxy: Proxy{Version: Version(one)}})
+	s.mu.Lock()
+	s.feeds[owner].due = time.Now().Add(-Patience - time.Second)
+	s.mu.Unlock()
+	is("long after a change", Alone{Proxy: Proxy{Version: Version(one)}, Behind: true})
+	p.stop()
+	until(t, "who has gone is not there", func() bool { return len(s.Alone()) == 0 })
+}
+
+// TestTheEndOfAnIdentityIsBounded, as a proxy may say anything.
+func TestTheEndOfAnIdentityIsBounded(t *testing.T) {
+	for _, v := range []*structpb.Value{
+		structpb.NewStringValue("1800000000"), structpb.NewNumberValue(-1), structpb.NewNumberValue(0), structpb.NewNumberValue(1e300), structpb.NewNumberValue(math.NaN()), structpb.NewNumberValue(math.Inf(1)),
+	} {
+		if got := stateOf(&core.Node{Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{endsKey: v}}}); !got.ends.IsZero() {
+			t.Errorf("%v is %v", v, got.ends)
+		}
 	}
 }

@@ -43,6 +43,8 @@ type Client struct {
 	StateFile string
 	// Unserved, if set, returns the listeners of the configuration that cannot be served, for their ports; see Tell.
 	Unserved func() []Unserved
+	// Ends, if set, returns when the proxy's own identity ends, zero if it has none; see Tell.
+	Ends func() time.Time
 	// LeftOut, if set, returns the parts of the last applied configuration that could not be served.
 	LeftOut func() []model.Omission
 	// Taps, if set, uses a second stream of each connection until it ends, for taps of requests; end ends it. A control

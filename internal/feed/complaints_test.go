@@ -19,7 +19,7 @@ func TestAProxyThatSaysSomethingElseAllTheTimeDoesNotFillTheLog(t *testing.T) {
 		honest := s.open(t.Context(), "default/edge", "edge-2", nil, func() {})
 		for i := range 1000 {
 			s.report(hostile, "", fmt.Sprint("refused for reason ", i))
-			s.reportUnserved(hostile, []Unserved{{Listener: fmt.Sprint("default/edge/", i), Reason: "in use"}, {Listener: "default/edge/b", Reason: "in use"}})
+			s.reportState(hostile, ownState{unserved: []Unserved{{Listener: fmt.Sprint("default/edge/", i), Reason: "in use"}, {Listener: "default/edge/b", Reason: "in use"}}})
 		}
 		s.report(honest, "", "regular expression too large")
 		for _, part := range []struct {

@@ -21,6 +21,8 @@ type Proxy struct {
 	Err string `json:"err,omitempty"`
 	// Unserved are the listeners that it cannot serve for their ports, at most 64.
 	Unserved []Unserved `json:"unserved,omitempty"`
+	// Ends is when the proxy's own identity ends; zero if it has none, or did not say so.
+	Ends time.Time `json:"ends,omitzero"`
 	// Since is when the proxy said so.
 	Since time.Time `json:"since"`
 }
@@ -47,6 +49,38 @@ func (s *Server) Running(owner model.Owner) []Proxy {
 	slices.SortFunc(out, func(a, b Proxy) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
+
+// Alone is the state of a proxy of an owner whose configuration comes by Set.
+type Alone struct {
+	Owner model.Owner
+	Proxy
+	// Behind is that it does not serve what the owner was given last, and had more than Patience to do so.
+	Behind bool
+}
+
+// Alone lists the proxies of all owners whose configurations come by Set that are connected now, by owner and name.
+func (s *Server) Alone() []Alone {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []Alone
+	for owner, f := range s.feeds {
+		current := f.current.Load()
+		if !f.alone || current == nil {
+			continue
+		}
+		for _, r := range f.proxies {
+			if r.session != nil {
+				out = append(out, Alone{owner, r.Proxy, r.Version != current.version && !f.due.IsZero() && now.Sub(f.due) > Patience})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Alone) int { return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Name, b.Name)) })
+	return out
+}
+
+// Patience is how long a proxy may take to serve what it was given without being called behind.
+const Patience = 10 * time.Second
 
 // open begins a session, whose context is ctx and ended by end. One that the proxy still has ends: a proxy has one, and may
 // be back before its old connection is known to be broken.
@@ -146,6 +180,9 @@ func (s *Server) report(session *session, version, refusal string) {
 	case fresh && r.Version == version: // it is back, and will say again if it cannot apply another
 	default:
 		r.Version, r.Err = version, ""
+	}
+	if current := f.current.Load(); current != nil && r.Version == current.version {
+		f.due = time.Time{}
 	}
 	changed := before.Version != r.Version || before.Err != r.Err || before.Since.IsZero()
 	if changed {

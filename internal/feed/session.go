@@ -200,7 +200,7 @@ func (s *session) OnStreamDeltaRequest(_ int64, r *discovery.DeltaDiscoveryReque
 	s.mu.Unlock()
 	defer func() {
 		if r.Node != nil { // else it is as it was
-			s.server.reportUnserved(s, unservedOf(r.Node))
+			s.server.reportState(s, stateOf(r.Node))
 		}
 	}()
 	switch {

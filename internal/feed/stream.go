@@ -107,7 +107,7 @@ func receive(ctx context.Context, stream deltaStream, to chan<- *discovery.Delta
 
 // hello is the first request: it reports what the proxy has and what it serves.
 func (r *receiver) hello() *discovery.DeltaDiscoveryRequest {
-	node := r.node(r.unserved())
+	node := r.node(r.state())
 	if d := r.client.Destinations; d != nil {
 		list := &structpb.ListValue{}
 		for _, name := range d.all() {
@@ -130,7 +130,7 @@ const servedInPart = int32(codes.Unimplemented)
 // follow takes responses and acknowledges them.
 func (r *receiver) follow(ctx context.Context, stream deltaStream, responses <-chan *discovery.DeltaDiscoveryResponse, ended <-chan error) error {
 	nonce, refused := "", false
-	unservedSent := true // something is known to be unserved, or may be: what hello reported
+	sent := ownState{unserved: make([]Unserved, 1)} // hello's, and it is not known whether that is still so
 	for {
 		var refusal error
 		select {
@@ -176,9 +176,8 @@ func (r *receiver) follow(ctx context.Context, stream deltaStream, responses <-c
 		}
 		refused = refusal != nil
 		ack := &discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, ResponseNonce: nonce}
-		unserved := r.unserved()
-		if len(unserved) > 0 || unservedSent {
-			ack.Node, unservedSent = r.node(unserved), len(unserved) > 0
+		if now := r.state(); len(now.unserved) > 0 || !now.equal(sent) {
+			ack.Node, sent = r.node(now), now
 		}
 		if refused {
 			r.log.Warn("configuration not applied, the previous one stays", "error", printable(refusal.Error(), maxError))

@@ -23,11 +23,28 @@ const (
 	// maxUnserved bounds the entries that are kept of that list, maxReason each of its texts, in bytes.
 	maxUnserved = 64
 	maxReason   = 256
+	// endsKey is the field of the node's metadata that says when the proxy's own identity ends, in seconds since 1970;
+	// without the field it has none.
+	endsKey = "identityEnds"
 )
 
-// node describes the proxy and what it does not serve.
-func (r *receiver) node(unserved []Unserved) *core.Node {
+// ownState is what a proxy reports beside the version that it runs.
+type ownState struct {
+	unserved []Unserved
+	ends     time.Time // in whole seconds; zero if it has no identity
+}
+
+func (s ownState) equal(o ownState) bool {
+	return s.ends.Equal(o.ends) && slices.Equal(s.unserved, o.unserved)
+}
+
+// node describes the proxy.
+func (r *receiver) node(now ownState) *core.Node {
+	unserved := now.unserved
 	fields := map[string]*structpb.Value{runningKey: structpb.NewStringValue(r.client.Status().Version)}
+	if !now.ends.IsZero() {
+		fields[endsKey] = structpb.NewNumberValue(float64(now.ends.Unix()))
+	}
 	if len(unserved) > 0 {
 		list := &structpb.ListValue{}
 		for _, u := range unserved[:min(len(unserved), maxUnserved)] {
@@ -40,12 +57,27 @@ func (r *receiver) node(unserved []Unserved) *core.Node {
 	return &core.Node{Id: string(r.client.Owner), Metadata: &structpb.Struct{Fields: fields}}
 }
 
-// unserved is what the client does not serve now.
-func (r *receiver) unserved() []Unserved {
-	if r.client.Unserved == nil {
-		return nil
+// state is what the client says now.
+func (r *receiver) state() (out ownState) {
+	if r.client.Unserved != nil {
+		out.unserved = r.client.Unserved()
 	}
-	return r.client.Unserved()
+	if r.client.Ends != nil {
+		if ends := r.client.Ends(); !ends.IsZero() {
+			out.ends = time.Unix(ends.Unix(), 0)
+		}
+	}
+	return out
+}
+
+// stateOf reads what a proxy says in its node.
+func stateOf(n *core.Node) ownState {
+	out := ownState{unserved: unservedOf(n)}
+	const latest = 1 << 38 // after the year 9999, of which no text could be made
+	if at := n.GetMetadata().GetFields()[endsKey].GetNumberValue(); at > 0 && at < latest {
+		out.ends = time.Unix(int64(at), 0)
+	}
+	return out
 }
 
 // unservedOf reads a proxy's list of what it does not serve. The list may be too long.
@@ -62,13 +94,19 @@ func unservedOf(n *core.Node) (out []Unserved) {
 	return out
 }
 
-// reportUnserved takes a proxy's list of what it does not serve.
-func (s *Server) reportUnserved(session *session, unserved []Unserved) {
+// reportState takes what a proxy says beside the version that it runs.
+func (s *Server) reportState(session *session, now ownState) {
+	unserved := now.unserved
 	s.mu.Lock()
 	r := session.feed.proxies[session.proxy]
-	changed := r != nil && r.session == session && !slices.Equal(r.Unserved, unserved)
+	changed := r != nil && r.session == session && !now.equal(ownState{r.Unserved, r.Ends})
 	if changed {
-		r.Unserved, r.Since = unserved, time.Now()
+		if !slices.Equal(r.Unserved, unserved) {
+			r.Unserved, r.Since = unserved, time.Now()
+		} else {
+			unserved = nil // it was told
+		}
+		r.Ends = now.ends
 	}
 	s.mu.Unlock()
 	if changed {
@@ -80,7 +118,7 @@ func (s *Server) reportUnserved(session *session, unserved []Unserved) {
 	}
 }
 
-// Tell reports that the result of Unserved has changed. It may be called from any goroutine.
+// Tell reports that the result of Unserved or Ends has changed. It may be called from any goroutine.
 func (c *Client) Tell() {
 	select {
 	case c.tells() <- struct{}{}:
