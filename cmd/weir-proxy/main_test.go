@@ -4,19 +4,18 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirmesh/weir/internal/peertest"
 )
 
 const (
@@ -76,7 +75,7 @@ func runsSmall(t *testing.T, program string, size int64, args ...string) {
 	if !tried {
 		t.Fatal("it never tried to reach the control plane")
 	}
-	resident, private := memory(t, cmd.Process.Pid)
+	resident, private := peertest.Memory(t, cmd.Process.Pid)
 	t.Logf("binary %d KiB, resident %d KiB, private %d KiB", size>>10, resident>>10, private>>10)
 	if resident > mostResident || private > mostPrivate {
 		t.Errorf("resident %d bytes, private %d, want at most %d and %d", resident, private, mostResident, mostPrivate)
@@ -88,24 +87,6 @@ func runsSmall(t *testing.T, program string, size int64, args ...string) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after an interrupt: %v", err)
 	}
-}
-
-// memory returns what is resident of a process, in bytes, and what of that is its own.
-func memory(t *testing.T, pid int) (resident, private int) {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	field := func(name string) int {
-		m := regexp.MustCompile(`(?m)^` + name + `:\s+(\d+) kB$`).FindSubmatch(status)
-		if m == nil {
-			t.Fatalf("no %s in\n%s", name, status)
-		}
-		n, _ := strconv.Atoi(string(m[1]))
-		return n << 10
-	}
-	return field("VmRSS"), field("RssAnon")
 }
 
 func TestCommandLine(t *testing.T) {

@@ -47,7 +47,7 @@ something is allowed.`,
 		if err := l.knows(f.Namespace); err != nil {
 			return err
 		}
-		served := l.accessServed(in)
+		served := l.accessServed()
 		m, err := served.Matrix(f)
 		if err != nil {
 			return accessFault(accessFlag(err, f), err)

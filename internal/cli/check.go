@@ -137,6 +137,9 @@ func (l *look) check(ctx context.Context, in *input, namespace string) (checkRep
 		return checkReport{}, err
 	}
 	findings = slices.Concat(findings, l.Findings)
+	if l.Sidecars != nil {
+		findings = append(findings, l.Sidecars.LeftOut()...)
+	}
 	resource.SortFindings(findings)
 	r := newCheckReport(l.set, finding.Within(findings, namespace))
 	r.Cluster = c.Summary()

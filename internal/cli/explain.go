@@ -57,7 +57,7 @@ NAME.NAMESPACE, NAME.NAMESPACE.svc), or the address of a pod.`,
 	output := outputFlag(cmd, "text", "json")
 	in := newInput(s, cmd)
 	gateway := gatewayFlag(cmd)
-	from := cmd.Flags().String("from", "", "`client` that makes the call: is it allowed, and by which rule? NAMESPACE/SERVICEACCOUNT, KIND/NAMESPACE/NAME, node/NAME or a SPIFFE ID")
+	from := cmd.Flags().String("from", "", "`client` that makes the call: is it allowed, and by which rule? NAMESPACE/SERVICEACCOUNT, KIND/NAMESPACE/NAME, such as gateway/shop/edge in a cluster, node/NAME or a SPIFFE ID")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() < 0 {
 			return flags.Errorf("put -- between the paths and the request: %s", "weir explain PATH... -- METHOD URL")
@@ -84,7 +84,7 @@ NAME.NAMESPACE, NAME.NAMESPACE.svc), or the address of a pod.`,
 		}
 		defer l.close()
 		if client {
-			return explainFrom(s, l, in, *from, request, output.Value)
+			return explainFrom(s, l, *from, request, output.Value)
 		}
 		served := l.served()
 		e, err := served.Explain(request, model.Owner(*gateway))

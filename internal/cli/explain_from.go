@@ -9,14 +9,21 @@ import (
 	"github.com/weirmesh/weir/internal/explain/access"
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/kube/infra"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/screen"
 )
 
 // accessServed is what was read, for questions about access.
-func (l *look) accessServed(in *input) *access.Served {
-	s := &access.Served{Config: l.Config, Set: l.set, TrustDomain: in.options.TrustDomain, Origin: l.served().Origin}
+func (l *look) accessServed() *access.Served {
+	s := &access.Served{Config: l.Config, Set: l.set, TrustDomain: l.trustDomain, Origin: l.served().Origin}
+	if l.Sidecars != nil {
+		s.Mesh = true
+		for _, g := range l.Gateways {
+			s.Gateways = append(s.Gateways, access.Gateway{Namespace: g.Namespace, Name: g.Name, Account: infra.Name(g.Name, string(g.Spec.GatewayClassName))})
+		}
+	}
 	for _, f := range l.Findings {
 		if l.client != nil && f.Ref == (model.Ref{}) { // what cannot be read of the cluster, and that nothing is enforced
 			s.Notes = append(s.Notes, f.Message)
@@ -26,8 +33,8 @@ func (l *look) accessServed(in *input) *access.Served {
 }
 
 // explainFrom says whether a client may make a call.
-func explainFrom(s streams, l *look, in *input, who string, r *curl.Request, format string) error {
-	served := l.accessServed(in)
+func explainFrom(s streams, l *look, who string, r *curl.Request, format string) error {
+	served := l.accessServed()
 	a, err := served.Explain(who, r)
 	if err != nil {
 		return accessFault("--from", err)

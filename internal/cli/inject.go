@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/weirmesh/weir/internal/dialect/tlsconfig"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/inject"
 	"github.com/weirmesh/weir/internal/kube/infra"
@@ -34,8 +35,9 @@ func newInject(s streams) *cobra.Command {
 		Long: `Inject prints manifests with a sidecar in each of their pods, as the controller's
 webhook puts them there: in Pods, and in the templates of Deployments,
 StatefulSets, DaemonSets, ReplicaSets, Jobs, CronJobs and the like. All else is
-printed as it was. stderr says what was injected, and what was not and why. If
-something cannot be injected as it is, nothing is printed.
+printed as it was. stderr says what was injected, and what was not and why, and
+whether a TLSConfig among the manifests selects it. If something cannot be
+injected as it is, nothing is printed.
 
 In a cluster, label a namespace weirmesh.github.io/inject=enabled instead: then
 pods are injected when they are created, and those of a newer release follow it.
@@ -78,25 +80,30 @@ makes where pods are injected.`,
 func injectFiles(s streams, settings *inject.Settings, files []string) error {
 	var out bytes.Buffer
 	counts := map[inject.Outcome]int{}
+	var all []inject.Found
+	configs := map[string][]map[string]any{} // TLSConfigs, by namespace
 	for _, file := range files {
 		text, err := manifests(file, s.in)
 		if err != nil {
 			return &exitError{exitUsage, err}
 		}
 		for i, document := range documents(text) {
-			printed, found, err := injectDocument(settings, document)
+			printed, tree, found, err := injectDocument(settings, document)
 			if err != nil {
 				return fmt.Errorf("%s: document %d: %w", file, i+1, err)
 			}
-			for _, f := range found {
-				counts[f.Outcome]++
-				tellFound(s.err, &f)
-			}
+			all = append(all, found...)
+			addConfigs(configs, tree)
 			if out.Len() > 0 {
 				out.WriteString("---\n")
 			}
 			out.Write(printed)
 		}
+	}
+	for i := range all {
+		f := &all[i]
+		counts[f.Outcome]++
+		tellFound(s.err, f, tlsconfig.Selecting(configs[f.Namespace], f.Labels))
 	}
 	if n := counts[inject.Refused]; n > 0 {
 		return fmt.Errorf("%s cannot be injected, so nothing was printed", screen.Count(n, "object"))
@@ -106,16 +113,36 @@ func injectFiles(s streams, settings *inject.Settings, files []string) error {
 	return err
 }
 
-// tellFound says what became of an object's pods.
-func tellFound(w io.Writer, f *inject.Found) {
+// addConfigs adds the TLSConfigs of an object, which may be a List, by namespace.
+func addConfigs(to map[string][]map[string]any, tree map[string]any) {
+	if items, ok := tree["items"].([]any); ok {
+		for _, item := range items {
+			if o, ok := item.(map[string]any); ok {
+				addConfigs(to, o)
+			}
+		}
+	}
+	if c := tlsconfig.Manifest(tree); c != nil {
+		metadata, _ := c["metadata"].(map[string]any)
+		namespace, _ := metadata["namespace"].(string)
+		to[namespace] = append(to[namespace], c)
+	}
+}
+
+// tellFound says what became of an object's pods, which TLSConfigs of the manifests select.
+func tellFound(w io.Writer, f *inject.Found, selecting []string) {
+	selected := ""
+	if len(selecting) > 0 {
+		selected = "; TLSConfig " + selecting[0] + " selects it"
+	}
 	tell := func(text string) { fmt.Fprintf(w, "weir: %s\n", visible.Text(f.String()+": "+text)) }
 	switch f.Outcome {
 	case inject.Injected:
 		tell("injected")
 	case inject.OptedOut:
-		tell(fmt.Sprintf("not injected: its label %s is %s", inject.Label, inject.Disabled))
+		tell(fmt.Sprintf("not injected: its label %s is %s", inject.Label, inject.Disabled) + selected)
 	case inject.Excluded:
-		tell("not injected: " + strings.Join(f.Reasons, "; "))
+		tell("not injected: " + strings.Join(f.Reasons, "; ") + selected)
 	default:
 		for _, r := range f.Reasons {
 			tell("cannot be injected: " + r)
@@ -209,26 +236,27 @@ func hasContent(text []byte) bool {
 	return false
 }
 
-// injectDocument returns what is to be printed of a document: as it was written, if nothing in it is injected.
-func injectDocument(settings *inject.Settings, document []byte) (printed []byte, found []inject.Found, err error) {
+// injectDocument returns what is to be printed of a document: as it was written, if nothing in it is injected;
+// and the document as it was read.
+func injectDocument(settings *inject.Settings, document []byte) (printed []byte, tree map[string]any, found []inject.Found, err error) {
 	text, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	var value any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &value); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if value == nil {
-		return nil, nil, nil
+		return nil, nil, nil, nil
 	}
 	tree, ok := value.(map[string]any)
 	if !ok {
-		return nil, nil, errors.New("it is no object")
+		return nil, nil, nil, errors.New("it is no object")
 	}
 	after, found, err := settings.Document(tree)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	changed := false
 	for _, f := range found {
@@ -238,8 +266,8 @@ func injectDocument(settings *inject.Settings, document []byte) (printed []byte,
 		if !bytes.HasSuffix(document, []byte("\n")) {
 			document = append(document, '\n')
 		}
-		return document, found, nil
+		return document, tree, found, nil
 	}
 	printed, err = marshalYAML(after)
-	return printed, found, err
+	return printed, tree, found, err
 }

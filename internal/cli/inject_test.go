@@ -90,6 +90,27 @@ func TestInjectPrintsNothingIfSomethingCannotBeInjected(t *testing.T) {
 	weir("", "inject", "--image", "a", t.TempDir()).want(t, 2, "stderr:is a folder: name the files in it")
 }
 
+// TestInjectTellsWhatTLSConfigsSelectInVain, whichever form they are written in, and wherever they stand.
+func TestInjectTellsWhatTLSConfigsSelectInVain(t *testing.T) {
+	const text = `{apiVersion: v1, kind: Pod, metadata: {name: out, labels: {app: pay, weirmesh.github.io/inject: disabled}}, spec: {containers: [{name: a}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: node, labels: {app: pay}}, spec: {hostNetwork: true, containers: [{name: a}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: other, labels: {app: web, weirmesh.github.io/inject: disabled}}, spec: {containers: [{name: a}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: elsewhere, namespace: bank, labels: {app: pay, weirmesh.github.io/inject: disabled}}, spec: {containers: [{name: a}]}}
+---
+{apiVersion: v1, kind: List, items: [{apiVersion: tls.smi-spec.io/v1beta1, kind: TLSConfig, metadata: {name: b}, spec: {selector: {matchLabels: {app: none}}}}]}
+---
+{apiVersion: v1beta1, kind: TLSConfig, name: draft, spec: {selector: {matchLabels: {app: pay}}}}
+`
+	r := weir(text, "inject", "--image", "weir-proxy:v1", "-")
+	r.want(t, 0, "stderr:weir: Pod out: not injected: its label weirmesh.github.io/inject is disabled; TLSConfig draft selects it\n",
+		"stderr:weir: Pod node: not injected: spec.hostNetwork: the redirect would be that of the node; TLSConfig draft selects it\n",
+		"stderr:weir: Pod other: not injected: its label weirmesh.github.io/inject is disabled\n", "stderr:weir: Pod bank/elsewhere: not injected: its label weirmesh.github.io/inject is disabled\n",
+		"kind: TLSConfig, name: draft, spec:") // as it was
+}
+
 // TestTheContainersRunAsTheyAreInjected has the commands of the two containers read their arguments and variables.
 func TestTheContainersRunAsTheyAreInjected(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pod.json")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/weirmesh/weir/internal/control"
 	dialect "github.com/weirmesh/weir/internal/dialect/gateway"
+	"github.com/weirmesh/weir/internal/dialect/tlsconfig"
 	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/identity/spiffe"
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/kube/inspect"
 	"github.com/weirmesh/weir/internal/resource"
@@ -58,6 +61,8 @@ type look struct {
 	control.Result
 	// aim is zero for a cluster.
 	aim
+	// trustDomain is that of the own identities.
+	trustDomain string
 	// client is of the cluster that was read; nil for files.
 	client *kube.Client
 }
@@ -78,7 +83,7 @@ func (i *input) load(ctx context.Context, paths []string, stdin io.Reader) (*loo
 			return nil, flags.Errorf("give either PATHs or a cluster (--kubeconfig, --context and the like), not both")
 		}
 		set, result, meant, err := load(paths, stdin, *i.options, i.target)
-		return &look{set: set, Result: result, aim: meant}, err
+		return &look{set: set, Result: result, aim: meant, trustDomain: i.options.TrustDomain}, err
 	}
 	kube.Quiet()
 	client, err := i.kube.Client()
@@ -104,7 +109,11 @@ func (l *look) again(ctx context.Context, i *input) (err error) {
 	if err != nil {
 		return err
 	}
-	if l.set, err = kube.Load(ctx, l.client, i.options.Kinds(), dialect.ControllerName, scope, i.workloads); err != nil {
+	settings, err := inspect.ReadSettings(ctx, l.client, i.controller)
+	if err != nil {
+		return err
+	}
+	if l.set, err = kube.Load(ctx, l.client, i.options.Kinds(), dialect.ControllerName, scope, i.workloads || settings.Mesh); err != nil {
 		return err
 	}
 	options := control.InCluster()
@@ -114,7 +123,14 @@ func (l *look) again(ctx context.Context, i *input) (err error) {
 		options.Serve = i.options.Serve
 	}
 	options.PathPolicy, options.ExclusiveHostnames = i.options.PathPolicy, i.options.ExclusiveHostnames
-	options.Deny, options.TrustDomain = i.options.Deny, i.options.TrustDomain
+	// What the controller goes by, unless a flag says otherwise.
+	options.Mesh = settings.Mesh
+	options.Deny = cmp.Or(i.options.Deny, settings.Deny)
+	if options.TrustDomain = i.options.TrustDomain; options.TrustDomain == spiffe.DefaultTrustDomain {
+		options.TrustDomain = cmp.Or(settings.TrustDomain, options.TrustDomain)
+	}
+	options.SubjectNames, _ = tlsconfig.ParseGrants(settings.SubjectNames) // the controller would not have started with others
+	l.trustDomain = options.TrustDomain
 	l.Result, err = options.Translate(l.set)
 	return err
 }

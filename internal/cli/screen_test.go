@@ -56,8 +56,8 @@ func TestOutputFitsTheScreenAndLosesNothing(t *testing.T) {
 		},
 		"explain --from": func(s screen.Screen) (string, error) {
 			var b bytes.Buffer
-			l, in := look("../internal/cli/testdata/access/mesh.yaml"), &input{options: &control.Options{}}
-			served := l.accessServed(in)
+			l := look("../internal/cli/testdata/access/mesh.yaml")
+			served := l.accessServed()
 			a, err := served.Explain("deployment/shop/cart", request("curl", "-X", "DELETE", "http://web/orders/"+strings.Repeat("1", 60)))
 			if err != nil {
 				return "", err
@@ -67,8 +67,8 @@ func TestOutputFitsTheScreenAndLosesNothing(t *testing.T) {
 		},
 		"access": func(s screen.Screen) (string, error) {
 			var b bytes.Buffer
-			l, in := look("../internal/cli/testdata/access/mesh.yaml"), &input{options: &control.Options{}}
-			m, err := l.accessServed(in).Matrix(access.Filter{})
+			l := look("../internal/cli/testdata/access/mesh.yaml")
+			m, err := l.accessServed().Matrix(access.Filter{})
 			if err == nil {
 				err = m.Print(&b, s)
 			}

@@ -41,6 +41,8 @@ const (
 	Denied  Verdict = "denied"
 	// Audited: it would be denied, and passes, since the workload's namespace is audited.
 	Audited Verdict = "audited"
+	// Unenforced: it would be denied, and passes, since the workload has no sidecar.
+	Unenforced Verdict = "unenforced"
 	// Partly: some workloads deny it.
 	Partly Verdict = "partly"
 	// Refused: the proxy answers it itself, whoever asks.
@@ -50,7 +52,7 @@ const (
 )
 
 // Passes reports whether the call is answered by all workloads that may get it.
-func (v Verdict) Passes() bool { return v == Allowed || v == Audited }
+func (v Verdict) Passes() bool { return v == Allowed || v == Audited || v == Unenforced }
 
 // Target is a workload that may get the call, and what it does.
 type Target struct {
@@ -73,11 +75,13 @@ type State struct {
 	// Deny is "never" for a workload that nothing governs, "governed" or "all".
 	Deny  string `json:"deny"`
 	Audit bool   `json:"audit,omitempty"`
+	// Unenforced means that it denies nothing, as its pods have no sidecar.
+	Unenforced bool `json:"unenforced,omitempty"`
 }
 
-func stateOf(t *policy.Table) State {
+func (served *Served) stateOf(t *policy.Table) State {
 	w := t.Workload()
-	s := State{Deny: "never", Audit: w.Audit}
+	s := State{Deny: "never", Audit: w.Audit, Unenforced: served.bare(w.Ref)}
 	switch {
 	case w.Deny == model.DenyAll:
 		s.Deny = string(model.DenyAll)
@@ -92,6 +96,9 @@ func (s State) String() string {
 	text := map[string]string{"never": "open", "governed": "governed", string(model.DenyAll): "deny-all"}[s.Deny]
 	if s.Audit {
 		text += ", audited"
+	}
+	if s.Unenforced {
+		text += ", no sidecar"
 	}
 	return text
 }
@@ -186,7 +193,7 @@ func (a *Answer) read(r *curl.Request) bool {
 // add judges the call at a port of a workload; port 0 is none.
 func (s *Served) add(a *Answer, w *model.Workload, port int32) {
 	table := policy.Compile(w, s.Config.Policies)
-	t := Target{Workload: w.Ref, Port: port, State: stateOf(table), Verdict: Unserved}
+	t := Target{Workload: w.Ref, Port: port, State: s.stateOf(table), Verdict: Unserved}
 	if port == 0 {
 		a.Targets = append(a.Targets, t)
 		return
@@ -196,6 +203,8 @@ func (s *Served) add(a *Answer, w *model.Workload, port int32) {
 	switch {
 	case v.Reason.Passes():
 		t.Verdict = Allowed
+	case t.State.Unenforced:
+		t.Verdict = Unenforced
 	case w.Audit:
 		t.Verdict = Audited
 	default:
@@ -300,6 +309,8 @@ func (a *Answer) sum() {
 		a.Verdict = Unserved
 	case seen[Denied] > 0 || seen[Unserved] > 0:
 		a.Verdict = Partly
+	case seen[Unenforced] > 0:
+		a.Verdict = Unenforced
 	case seen[Audited] > 0:
 		a.Verdict = Audited
 	default:

@@ -45,15 +45,17 @@ type WhoError struct {
 func (e *WhoError) Error() string { return fmt.Sprintf("%q: %s", e.Who, e.Reason) }
 
 // whoForms are the ways to name a client.
-const whoForms = "want NAMESPACE/SERVICEACCOUNT, KIND/NAMESPACE/NAME such as deployment/shop/cart, node/NAME or a SPIFFE ID"
+const whoForms = "want NAMESPACE/SERVICEACCOUNT, KIND/NAMESPACE/NAME such as deployment/shop/cart or gateway/shop/edge, node/NAME or a SPIFFE ID"
 
 // kindNames are the kinds by their names on the command line, as kubectl takes them.
 var kindNames = map[string]string{
 	"pod": "Pod", "po": "Pod", "deployment": "Deployment", "deploy": "Deployment", "statefulset": "StatefulSet", "sts": "StatefulSet",
 	"daemonset": "DaemonSet", "ds": "DaemonSet", "replicaset": "ReplicaSet", "rs": "ReplicaSet", "job": "Job",
 	"replicationcontroller": "ReplicationController", "rc": "ReplicationController",
-	"serviceaccount": "ServiceAccount", "sa": "ServiceAccount", "node": "Node", "no": "Node",
+	"serviceaccount": "ServiceAccount", "sa": "ServiceAccount", "node": "Node", "no": "Node", "gateway": kindGateway, "gtw": kindGateway,
 }
+
+const kindGateway = "Gateway"
 
 // kindOf is a kind by its name, also in the plural.
 func kindOf(name string) (kind string, ok bool) {
@@ -80,6 +82,8 @@ func (s *Served) Client(who string) (*Client, error) {
 	switch ref.Kind {
 	case model.KindServiceAccount:
 		return s.account(ref), nil
+	case kindGateway:
+		return s.gateway(who, ref)
 	case model.KindNode:
 		id := spiffe.Scheme + s.trustDomain() + "/node/" + ref.Name
 		return &Client{Ref: ref, ID: id, peer: policy.Peer{ID: id, Node: ref.Name}}, nil
@@ -108,7 +112,7 @@ func readWho(who string) (model.Ref, error) {
 	case len(parts) > 1 && isKind:
 		ref.Kind, parts = kind, parts[1:]
 	case len(parts) == 3:
-		return fail("kind %q is unknown; there is: pod, deployment, statefulset, daemonset, replicaset, replicationcontroller, job, serviceaccount, node", parts[0])
+		return fail("kind %q is unknown; there is: pod, deployment, statefulset, daemonset, replicaset, replicationcontroller, job, serviceaccount, gateway, node", parts[0])
 	}
 	if ref.Kind == model.KindNode {
 		if ref.Namespace = ""; len(parts) > 1 {
@@ -165,6 +169,9 @@ func (s *Served) account(ref model.Ref) *Client {
 			of = append(of, strings.ToLower(w.Ref.Kind)+"/"+w.Ref.Namespace+"/"+w.Ref.Name)
 		}
 	}
+	if g := s.gatewayOf(ref.Namespace, ref.Name); g != "" {
+		c.Notes = append(c.Notes, "it is the account of the proxies of "+g)
+	}
 	switch {
 	case len(of) > 0:
 		c.Notes = append(c.Notes, "asked for the account alone; rules may allow its pods more: "+strings.Join(finding.First(of, maxListed), ", "))
@@ -208,6 +215,7 @@ func (s *Served) pods(who string, ref model.Ref) (*Client, error) {
 	} else {
 		c.Owners = slices.DeleteFunc(c.Owners, func(o string) bool { return o == ref.Kind+"/"+ref.Name })
 	}
+	s.proves(c)
 	return c, nil
 }
 

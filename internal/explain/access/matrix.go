@@ -85,7 +85,7 @@ func (s *Served) Matrix(f Filter) (*Matrix, error) {
 			continue
 		}
 		table := policy.Compile(&w, s.Config.Policies)
-		g := Governed{Workload: w.Ref, Account: w.Account, State: stateOf(table)}
+		g := Governed{Workload: w.Ref, Account: w.Account, State: s.stateOf(table)}
 		told := f.Namespace == "" || f.Namespace == w.Ref.Namespace
 		for i := range s.Config.Policies {
 			p := &s.Config.Policies[i]
@@ -138,6 +138,11 @@ func (s *Served) clients(known map[model.Source][]model.Ref, source model.Source
 		for _, w := range s.workloads() {
 			if policy.PeerOf(&w, s.trustDomain()).Is(&source) {
 				out = append(out, w.Ref)
+			}
+		}
+		for i := range s.Gateways {
+			if peer := s.Gateways[i].peer(s); peer.Is(&source) {
+				out = append(out, s.Gateways[i].ref())
 			}
 		}
 		known[source] = out

@@ -31,7 +31,7 @@ func (p *printer) paint(name string) string {
 		return p.In(screen.Red, name)
 	case string(Allowed):
 		return p.In(screen.Green, name)
-	case string(Audited), string(Unserved):
+	case string(Audited), string(Unserved), string(Unenforced):
 		return p.In(screen.Yellow, name)
 	}
 	return name
@@ -112,6 +112,8 @@ func (a *Answer) words() string {
 		return "by " + n + ", the answer is 403"
 	case Audited:
 		return "it would be denied, and passes: the namespace is audited"
+	case Unenforced:
+		return "it would be denied, and passes: pods have no sidecar, which would enforce it"
 	case Partly:
 		return fmt.Sprintf("%d of %s do not take it", denied, n)
 	}

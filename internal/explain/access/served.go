@@ -19,11 +19,16 @@ type Served struct {
 	TrustDomain string
 	// Origin returns where an object was written; nil is nowhere.
 	Origin func(model.Ref) finding.Origin
+	// Mesh means that the sidecars of pods enforce what is allowed, and prove who calls: those without do neither.
+	Mesh bool
+	// Gateways are those that reach pods with sidecars by an identity.
+	Gateways []Gateway
 	// Notes are what answers have to say in any case: what could not be read, and whether anything is enforced.
 	Notes []string
 
-	known []model.Workload
-	ports map[model.Ref][]workload.Port
+	known  []model.Workload
+	ports  map[model.Ref][]workload.Port
+	meshed map[model.Ref][2]int // how many have a sidecar, and how many there are, by what they are and what runs them
 }
 
 func (s *Served) trustDomain() string { return cmp.Or(s.TrustDomain, dialect.DefaultTrustDomain) }
