@@ -24,6 +24,8 @@ const usage = `usage:
   cluster api-server [-nice N] [-- CMD...]    run CMD with KUBECONFIG set to a fresh API server's; without CMD, until interrupted
   cluster bench-control -weir PROGRAM [-routes N] [-services N] [-changes N] [-pause D] [-limit D] [-profiles DIR]
                                               measure the control plane over many routes (Linux)
+  cluster bench-mesh -weir PROGRAM [-sidecars N] [-services N] [-changes N] [-pause D] [-limit D]
+                                              measure the control plane of a mesh (Linux)
 
 A whole cluster with one node and real pods, in namespaces of its own (Linux, root):
   cluster run [-nice N] [-image IMAGE]... -- CMD...    boot one, run CMD in its network, remove it
@@ -69,9 +71,14 @@ func run(ctx context.Context, args []string) error {
 	flags.Func("image", "`image` to import", func(image string) error { c.images = append(c.images, image); return nil })
 	away := flags.Duration("away", 0, "how long there is no API server")
 	size := scale.Options{Rest: 5 * time.Second}
+	services, sidecars := 2000, 0
+	if args[0] == "bench-mesh" {
+		services, sidecars = 10000, 1000
+	}
 	flags.StringVar(&size.Weir, "weir", "../../bin/weir", "the program to measure")
 	flags.IntVar(&size.Routes, "routes", 10000, "how many HTTPRoutes")
-	flags.IntVar(&size.Services, "services", 2000, "how many Services, each with ten endpoints")
+	flags.IntVar(&size.Services, "services", services, "how many Services, each with ten endpoints, or of a mesh with two pods")
+	flags.IntVar(&size.Sidecars, "sidecars", sidecars, "how many sidecars of a mesh are simulated")
 	flags.IntVar(&size.Changes, "changes", 100, "how many routes, and then endpoints, are changed")
 	flags.DurationVar(&size.Pause, "pause", 250*time.Millisecond, "time between changes")
 	flags.DurationVar(&size.Limit, "limit", 8*time.Minute, "time after which no further changes are made")
@@ -80,7 +87,7 @@ func run(ctx context.Context, args []string) error {
 		return flag.ErrHelp
 	}
 	switch args[0] {
-	case "bench-control":
+	case "bench-control", "bench-mesh":
 		size.Cache = cache
 		return benchControl(ctx, size)
 	case "build":

@@ -624,8 +624,8 @@ func TestTheConfigMapGoesWithTheLastSidecar(t *testing.T) {
 	create(t, pod)
 	asking.Store(false)
 	woken <- struct{}{}
-	// The pod keeps it, also when somebody deletes it.
-	if err := admin.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: named(ns, inject.CAName)}); err != nil {
+	// The pod keeps it, also when somebody deletes it; this one does for a moment, if it has not heard of the pod yet.
+	if err := admin.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: named(ns, inject.CAName)}); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
 	is(true)

@@ -24,6 +24,8 @@ type Result struct {
 	Controller      Memory
 	Proxy           Memory
 	Phases          []Phase
+	// Mesh is all that was measured of a mesh, beside Sync, FirstPublished and Phases; nil if none was.
+	Mesh *Mesh `json:",omitempty"`
 }
 
 // Sent is what the feed sent.
@@ -68,14 +70,19 @@ const (
 
 // served returns a quantile of how long changes took.
 func (c *Changes) served(q float64) float64 {
-	if len(c.All) == 0 {
-		return 0
-	}
 	var all []float64
 	for _, x := range c.All {
 		all = append(all, x.Served)
 	}
-	slices.Sort(all)
+	return quantile(all, q)
+}
+
+// quantile of figures, 0 without any.
+func quantile(all []float64, q float64) float64 {
+	if len(all) == 0 {
+		return 0
+	}
+	all = slices.Sorted(slices.Values(all))
 	return all[min(len(all)-1, int(q*float64(len(all))))]
 }
 
@@ -89,19 +96,69 @@ func (c *Changes) most() (s Sent) {
 
 // Print writes the table and tells whether all goals are met.
 func (r *Result) Print(w io.Writer) (met bool) {
-	fmt.Fprintf(w, "\n%d HTTPRoutes, %d Services, %d endpoints; all %d routes asked for were served\n\n", r.Routes, r.Services, r.Endpoints, r.Served)
-	fmt.Fprintln(w, "| figure | is | goal | |\n|---|---|---|---|")
-	met = true
-	row := func(figure, is, goal string, ok bool) {
-		verdict := ""
-		if goal != "" {
-			if verdict = "met"; !ok {
-				verdict, met = "MISSED", false
-			}
-		}
-		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", figure, is, goal, verdict)
+	t := table{w: w, met: true}
+	if r.Mesh != nil {
+		r.printMesh(&t)
+	} else {
+		r.printGateway(&t)
 	}
-	plain := func(figure, is string) { row(figure, is, "", true) }
+	fmt.Fprintln(w, "\n| phase | took | load average |\n|---|---|---|")
+	for _, p := range r.Phases {
+		fmt.Fprintf(w, "| %s | %s | %.1f |\n", p.What, seconds(p.Seconds), p.Load)
+	}
+	return t.met
+}
+
+// table is one of figures, some of which have goals.
+type table struct {
+	w   io.Writer
+	met bool // all goals
+}
+
+func (t *table) begin(format string, args ...any) {
+	fmt.Fprintf(t.w, "\n"+format+"\n\n| figure | is | goal | |\n|---|---|---|---|\n", args...)
+}
+
+func (t *table) row(figure, is, goal string, met bool) {
+	verdict := "met"
+	if !met {
+		verdict, t.met = "MISSED", false
+	}
+	fmt.Fprintf(t.w, "| %s | %s | %s | %s |\n", figure, is, goal, verdict)
+}
+
+func (t *table) plain(figure, is string) { fmt.Fprintf(t.w, "| %s | %s | | |\n", figure, is) }
+
+// printMesh writes what is about a mesh.
+func (r *Result) printMesh(t *table) {
+	m := r.Mesh
+	t.begin("%d Services, %d pods, %d of them with a sidecar that is connected", r.Services, m.Pods, m.Sidecars)
+	t.plain("controller's start to all objects known", seconds(r.Sync))
+	t.plain("from there to the first configuration published", seconds(r.FirstPublished))
+	t.plain("all sidecars connected, and each with a configuration", seconds(m.Connected))
+	t.plain("a new destination known, p50", seconds(quantile(m.Asked, 0.5)))
+	t.row("a new destination known, p99", seconds(quantile(m.Asked, 0.99)), "at most "+seconds(goalMeshAsked), quantile(m.Asked, 0.99) <= goalMeshAsked)
+	t.plain("sent for that, for each sidecar", fmt.Sprintf("%.0f bytes, %.1f parts", m.Sent.Bytes/float64(m.Sidecars), m.Sent.Parts/float64(m.Sidecars)))
+	var served []float64
+	users, others, bytes := 0, 0, 0.0
+	for _, c := range m.Changes {
+		served = append(served, c.Served)
+		users, others, bytes = users+c.Users, others+c.Told-c.Users, bytes+c.Sent.Bytes
+	}
+	name := fmt.Sprintf("changed endpoint (of %d)", len(m.Changes))
+	t.plain(name+" at all sidecars that use it, p50", seconds(quantile(served, 0.5)))
+	t.row(name+" at all sidecars that use it, at most", seconds(quantile(served, 1)), "at most "+seconds(goalMeshChange), quantile(served, 1) <= goalMeshChange)
+	t.row(name+": other sidecars that were sent anything", fmt.Sprint(others), "0", others == 0)
+	t.plain(name+": sent to each that uses it", fmt.Sprintf("%.0f bytes", bytes/float64(max(1, users))))
+	t.plain(name+": processor time of the controller", seconds(m.CPU))
+	t.row("controller's memory, peak", megabytes(m.Controller.Peak), "at most "+megabytes(goalMeshMemory), m.Controller.Peak <= goalMeshMemory)
+	t.plain("controller's memory, at rest", megabytes(m.Controller.Now))
+}
+
+// printGateway writes what is about Gateways.
+func (r *Result) printGateway(t *table) {
+	t.begin("%d HTTPRoutes, %d Services, %d endpoints; all %d routes asked for were served", r.Routes, r.Services, r.Endpoints, r.Served)
+	row, plain := t.row, t.plain
 	plain("controller's start to all objects known", seconds(r.Sync))
 	row("from there to the first configuration published", seconds(r.FirstPublished), "at most "+seconds(goalFirst), r.FirstPublished <= goalFirst)
 	plain("of that, one translation", seconds(r.FirstTranslate))
@@ -123,11 +180,6 @@ func (r *Result) Print(w io.Writer) (met bool) {
 	plain("controller's memory, at rest", megabytes(r.Controller.Now))
 	plain("proxy's memory, peak", megabytes(r.Proxy.Peak))
 	plain("proxy's memory, at rest", megabytes(r.Proxy.Now))
-	fmt.Fprintln(w, "\n| phase | took | load average |\n|---|---|---|")
-	for _, p := range r.Phases {
-		fmt.Fprintf(w, "| %s | %s | %.1f |\n", p.What, seconds(p.Seconds), p.Load)
-	}
-	return met
 }
 
 func seconds(s float64) string {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -51,6 +52,18 @@ type run struct {
 	backend         *http.Server
 	http            *http.Client
 	fresh           int // addresses given out
+
+	// Of a mesh.
+	pods         []*corev1.Pod
+	sidecars     []*sidecar
+	running      sync.WaitGroup // of sidecars
+	stopSidecars func()
+}
+
+// step is a part of a measurement.
+type step struct {
+	what string
+	do   func(context.Context) error
 }
 
 func (r *run) path(name string) string { return filepath.Join(r.dir, name) }
@@ -61,12 +74,27 @@ func (r *run) say(format string, args ...any) {
 
 // all measures one thing after the other.
 func (r *run) all(ctx context.Context) error {
-	r.result.RouteChanges.What, r.result.EndpointChanges.What = "route", "endpoint"
 	r.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}, Timeout: 10 * time.Second}
-	for _, step := range []struct {
-		what string
-		do   func(context.Context) error
-	}{
+	steps := r.gateway()
+	if r.Sidecars > 0 {
+		steps = r.mesh()
+	}
+	for _, step := range steps {
+		r.say("%s", step.what)
+		began := time.Now()
+		if err := step.do(ctx); err != nil {
+			return fmt.Errorf("%s: %w", step.what, errors.Join(err, r.tails()))
+		}
+		r.result.Phases = append(r.result.Phases, Phase{What: step.what, Seconds: time.Since(began).Seconds(), Load: loadAverage()})
+	}
+	return nil
+}
+
+// gateway measures the control plane of Gateways.
+func (r *run) gateway() []step {
+	r.result.RouteChanges.What, r.result.EndpointChanges.What = "route", "endpoint"
+	r.result.Endpoints = r.Services * EndpointsOf
+	return []step{
 		{"starting an API server", r.startServer},
 		{"creating the objects", r.create},
 		{"starting the backend", r.startBackend},
@@ -77,15 +105,7 @@ func (r *run) all(ctx context.Context) error {
 		{"changing routes", func(ctx context.Context) error { return r.change(ctx, &r.result.RouteChanges, r.changeRoute, 2) }},
 		{"changing endpoints", func(ctx context.Context) error { return r.change(ctx, &r.result.EndpointChanges, r.changeEndpoint, 1) }},
 		{"looking at memory", r.memory},
-	} {
-		r.say("%s", step.what)
-		began := time.Now()
-		if err := step.do(ctx); err != nil {
-			return fmt.Errorf("%s: %w", step.what, errors.Join(err, r.tails()))
-		}
-		r.result.Phases = append(r.result.Phases, Phase{What: step.what, Seconds: time.Since(began).Seconds(), Load: loadAverage()})
 	}
-	return nil
 }
 
 // tails are the ends of the logs.
@@ -100,6 +120,10 @@ func (r *run) tails() error {
 }
 
 func (r *run) stop() {
+	if r.stopSidecars != nil {
+		r.stopSidecars()
+		r.running.Wait()
+	}
 	for _, p := range []*process.Process{r.proxy, r.controller} {
 		if p != nil {
 			p.Stop(stopGrace)
@@ -154,12 +178,15 @@ func (r *run) startBackend(context.Context) error {
 
 func (r *run) startController(ctx context.Context) (err error) {
 	r.controllerBegan = time.Now()
-	r.controller, err = process.Start(r.path("controller.log"), r.Weir, "controller",
+	args := []string{"controller",
 		"--kubeconfig", r.server.Kubeconfig, "--namespace", system, "--name", "controller-0",
 		// The certificate is for the Service's name, so this is how a proxy on this machine reaches it.
 		"--controller-service", "localhost", "--feed-address", fmt.Sprintf("127.0.0.1:%d", feedPort), "--conversion-address", "off",
-		"--proxy-image", "weir:dev", "--admin", controllerAdmin, "--log-format", "json")
-	if err != nil {
+		"--proxy-image", "weir:dev", "--admin", controllerAdmin, "--log-format", "json"}
+	if r.Sidecars > 0 {
+		args = append(args, "--mesh")
+	}
+	if r.controller, err = process.Start(r.path("controller.log"), r.Weir, args...); err != nil {
 		return err
 	}
 	if err := r.await(ctx, "the controller", func() error {

@@ -22,6 +22,8 @@ import (
 type Options struct {
 	// Routes and Services are how many there are, with EndpointsOf endpoints for each Service.
 	Routes, Services int
+	// Sidecars is how many are simulated. If there are some, the mesh is measured: Services with two pods each, no routes.
+	Sidecars int
 	// Changes is how many routes, and then how many endpoints, are changed one after the other, with Pause between them.
 	Changes int
 	Pause   time.Duration
@@ -109,7 +111,7 @@ func inside(ctx context.Context, text string) (*Result, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	r := &run{Options: o, dir: dir, began: time.Now(), result: &Result{Routes: o.Routes, Services: o.Services, Endpoints: o.Services * EndpointsOf}}
+	r := &run{Options: o, dir: dir, began: time.Now(), result: &Result{Routes: o.Routes, Services: o.Services}}
 	defer r.stop()
 	if err := r.all(ctx); err != nil {
 		return nil, err

@@ -49,3 +49,24 @@ func TestAChangeSendsOnePartHoweverMuchThereIs(t *testing.T) {
 		}
 	}
 }
+
+// The mesh at a small size: sidecars get what they ask for, and of changes those alone are told that use what changed.
+func TestAChangeIsToldToTheSidecarsThatUseIt(t *testing.T) {
+	o := Options{
+		Services: 60, Sidecars: 20, Changes: 5, Pause: 200 * time.Millisecond, Weir: weirtest.Path(t), Source: "../../..",
+		Cache: components.Cache{Log: os.Stderr},
+	}
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := r.Mesh
+	if len(m.Asked) != o.Sidecars*usesOf || len(m.Changes) != o.Changes || m.Controller.Peak <= 0 {
+		t.Fatalf("measured %+v", m)
+	}
+	for i, c := range m.Changes {
+		if c.Users == 0 || c.Told != c.Users || c.Sent.Responses != float64(c.Users) || c.Sent.Bytes <= 0 || c.Sent.Bytes > float64(c.Users*4<<10) {
+			t.Errorf("change %d: %+v, want that the users alone are told, with a few hundred bytes each", i, c)
+		}
+	}
+}

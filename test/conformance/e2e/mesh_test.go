@@ -1,10 +1,20 @@
 package e2e
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -297,6 +307,212 @@ func TestMeshedPodsAreReplaced(t *testing.T) {
 		t.Errorf("%d requests were answered, %d POSTs met the end of a connection", total, lost)
 	}
 }
+
+// TestTrafficOfMeshedPods: what sidecars count of requests is exact at both ends, and at that end of an edge which has a sidecar
+// if the other has none; whichever replica is asked, and by weir as by the API server. A tap shows who asked whom.
+func TestTrafficOfMeshedPods(t *testing.T) {
+	w := newWorldNamed(t, "e2e-mesh-traffic")
+	w.kubectl("", "label", "namespace", w.namespace, "weirmesh.github.io/inject=enabled")
+	w.callers("web", "pay weirmesh.github.io/plain-text: refused")
+	w.apply(strings.ReplaceAll(bare, "NAME", "old"))
+	w.kubectl("", "rollout", "status", "deployment/old", fmt.Sprintf("--timeout=%s", patience))
+	weir := filepath.Join(t.TempDir(), "weir")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", top, "-o", weir, "./cmd/weir").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		var out, wrong bytes.Buffer
+		cmd := exec.CommandContext(t.Context(), weir, args...)
+		cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), "WEIR_KUBECONFIG="+os.Getenv("KUBECONFIG")), &out, &wrong // weir traffic asks a run otherwise
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("weir %s: %v: %s%s", strings.Join(args, " "), err, &out, &wrong)
+		}
+		return out.String()
+	}
+	// Each request counts, so none is sent before all are: a sidecar is ready only once it serves.
+	const n = 40
+	get := func(from, to string) {
+		t.Helper()
+		want := strings.TrimSpace(strings.Repeat("200 "+to+"\n", n))
+		if got := w.call(from, "get", "http://"+to+"/", fmt.Sprint(n)); got != want {
+			t.Fatalf("%s asked %s: %q", from, to, got)
+		}
+	}
+	get("web", "pay")
+	get("web", "old")
+	get("old", "web")
+	in := "namespaces/" + w.namespace + "/"
+	once := [2]string{fmt.Sprint(n), "0"}
+	began := time.Now()
+	w.eventually(func() error {
+		for path, want := range map[string][2]string{"deployments/pay": once, "deployments/web": once, "deployments/old": once} {
+			m, err := w.metrics(in + path + "?window=1m")
+			if got := m.counts(); err != nil || got != want {
+				return fmt.Errorf("%s has %v, want %v, %w", path, got, want, err)
+			}
+		}
+		return nil
+	})
+	t.Logf("known %v after the last request", time.Since(began).Round(time.Millisecond))
+	for name, want := range map[string][]string{"web": {"from old", "to old", "to pay"}, "pay": {"from web"}, "old": {"from web", "to web"}} {
+		m, err := w.metrics(in + "deployments/" + name + "/edges?window=1m")
+		var got []string
+		for _, item := range m.Items {
+			got = append(got, item.Edge.Direction+" "+item.Edge.Resource.Name)
+			if item.counts() != once || item.Edge.Resource.Kind != "Deployment" {
+				t.Errorf("%s %+v has %v, want %v", name, item.Edge, item.counts(), once)
+			}
+		}
+		if slices.Sort(got); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s has the edges %q, want %q, %v", name, got, want, err)
+		}
+	}
+	// The pod of a client is what its certificate says.
+	m, err := w.metrics(in + "deployments/pay/edges?window=1m&kind=pods")
+	pod := w.kubectl("", "get", "pods", "--selector=app=web", "--output=jsonpath={.items[*].metadata.name}")
+	if err != nil || len(m.Items) != 1 || m.Items[0].Edge.Resource.Name != pod || m.Items[0].counts() != once {
+		t.Errorf("pay is asked by %+v, want %s, %v", m.Items, pod, err)
+	}
+	w.replicasAgree(in+"deployments/pay?window=1m", once)
+	if m, err := w.metrics(in[:len(in)-1] + "?window=1m"); err != nil || m.counts() != [2]string{fmt.Sprint(3 * n), "0"} {
+		t.Errorf("the namespace has %v, want three times %d, %v", m.counts(), n, err)
+	}
+	if text := run("traffic", "top", "deployments", "--namespace", w.namespace); !strings.Contains(text, "pay") || !strings.Contains(text, "100.00%") {
+		t.Errorf("weir traffic top:\n%s", text)
+	}
+	if text := run("traffic", "topology", "deployments", "--namespace", w.namespace, "-o", "dot"); !strings.Contains(text, "web") || !strings.Contains(text, "pay") || !strings.Contains(text, "->") {
+		t.Errorf("weir traffic topology:\n%s", text)
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = install.Kubectl(ctx, "", "--namespace", w.namespace, "exec", "deployment/web", "--container=caller", "--", "/caller", "get", "http://pay/tapped?secret", "5")
+		}
+	})
+	defer asking.Wait()
+	defer stop()
+	server := w.kubectl("", "get", "pods", "--selector=app=pay", "--output=jsonpath={.items[*].metadata.name}")
+	text, err := install.Kubectl(t.Context(), "", "get", "--raw", trafficAPI+"watch/"+in+"deployments/pay/tap?path=/tapped&for=15s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	for line := range strings.Lines(text) {
+		var l struct {
+			Request *struct {
+				At, From struct{ Kind, Namespace, Name string }
+				Path     string
+				Status   int
+			}
+		}
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+		if r := l.Request; r != nil {
+			shown++
+			if r.At.Name != server || r.From.Kind != "Pod" || r.From.Name != pod || r.Path != "/tapped" || r.Status != http.StatusOK {
+				t.Errorf("the tap shows %s, want a request at %s from %s", line, server, pod)
+			}
+		}
+	}
+	if shown < 5 {
+		t.Errorf("the tap shows %d requests:\n%s", shown, text)
+	}
+	stop()
+	w.knowsSidecars(weir, run, server)
+}
+
+// knowsSidecars has weir look at the cluster, with a Gateway in front of the pods: it finds what the controller made of it,
+// and nothing wrong.
+func (w *world) knowsSidecars(weir string, run func(args ...string) string, pod string) {
+	w.Helper()
+	url := w.gateway("edge")
+	w.apply(`
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: pay}
+spec:
+  parentRefs: [{name: edge}]
+  rules: [{backendRefs: [{name: pay, port: 80}]}]
+---
+apiVersion: access.smi-spec.io/v1beta1
+kind: TrafficRole
+metadata: {name: ask}
+rules: [{resources: [{kind: Deployment, name: pay}, {kind: Deployment, name: old}], methods: [GET], paths: ["*"]}]
+---
+apiVersion: access.smi-spec.io/v1beta1
+kind: TrafficRoleBinding
+metadata: {name: ask}
+subjects: [{kind: Deployment, name: web}, {kind: ServiceAccount, name: edge-weir}]
+roleRef: {kind: TrafficRole, name: ask}
+`)
+	w.eventually(func() error {
+		if a, err := get(w.Context(), url); a.Status != http.StatusOK {
+			return fmt.Errorf("the Gateway answers %d, %v", a.Status, err)
+		}
+		return nil
+	})
+	if got := w.kubectl("", "get", "pods", "--selector=gateway.networking.k8s.io/gateway-name=edge", "--output=jsonpath={.items[*].spec.initContainers[*].name}"); got != "" {
+		w.Errorf("the Gateway's proxies have the init containers %q", got)
+	}
+	status := run("status", "--namespace", w.namespace)
+	if !regexp.MustCompile(`(?m)^sidecars +(\d+) of (\d+) pods ready, (\d+) connected.*, certificates until 20\d\d-`).MatchString(status) {
+		w.Errorf("weir status:\n%s", status)
+	}
+	// What weir makes of the cluster is what the controller did: no status is stale, no proxy and no sidecar behind.
+	w.eventually(func() error {
+		text, err := exec.CommandContext(w.Context(), weir, "check", "--namespace", w.namespace, "-o", "json").Output()
+		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+			return err
+		}
+		for _, code := range []string{"WR709", "WR710", "WR711", "WR712", "WR724", "WR1042"} {
+			if strings.Contains(string(text), code) {
+				return fmt.Errorf("weir check has %s:\n%s", code, text)
+			}
+		}
+		return nil
+	})
+	var config struct{ Listeners []struct{ Name string } }
+	if err := json.Unmarshal([]byte(run("dump", "--pod", w.namespace+"/"+pod)), &config); err != nil || len(config.Listeners) < 3 {
+		w.Errorf("weir dump --pod: %+v, %v", config, err)
+	}
+	for who, want := range map[string]string{"deployment/" + w.namespace + "/web": "allowed", "gateway/" + w.namespace + "/edge": "allowed"} {
+		if text := run("explain", "--from", who, "--", "http://pay."+w.namespace); !strings.Contains(text, want) {
+			w.Errorf("weir explain --from %s:\n%s", who, text)
+		}
+	}
+	if text := run("access", "--namespace", w.namespace); !strings.Contains(text, "no sidecar") {
+		w.Errorf("weir access:\n%s", text)
+	}
+}
+
+// bare is a Deployment of one pod that is opted out of sidecars, and its Service.
+const bare = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: NAME}
+spec:
+  selector: {matchLabels: {app: NAME}}
+  template:
+    metadata: {labels: {app: NAME, weirmesh.github.io/inject: disabled}}
+    spec:
+      containers:
+      - name: caller
+        image: caller:dev
+        args: [serve, NAME]
+        ports: [{containerPort: 8080, name: web}]
+        readinessProbe: {httpGet: {path: /, port: web}, periodSeconds: 1, timeoutSeconds: 10, failureThreshold: 12}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: NAME}
+spec:
+  selector: {app: NAME}
+  ports: [{name: http, port: 80, targetPort: web}]
+`
 
 // TestMeshedPodsLive has one workload call another while the pods of both are replaced and the controller is, and a Job with
 // a sidecar that ends. The services go on for some seconds after they were told to end, as Kubernetes wants it of each.
