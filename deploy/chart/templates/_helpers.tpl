@@ -69,7 +69,7 @@ weir-controller-watch
 {{- if .Values.mesh.enabled }}
 - apiGroups: [admissionregistration.k8s.io]
   resources: [validatingwebhookconfigurations, mutatingwebhookconfigurations]
-  resourceNames: [{{ include "weir.name" . }}-sidecars]
+  resourceNames: [{{ include "weir.name" . }}-sidecars, {{ include "weir.name" . }}-tlsconfigs]
   verbs: [get, patch]
 {{- end }}
 {{- end }}
@@ -82,7 +82,7 @@ weir-controller-watch
 {{- $all = append (append $all (printf "%s-rollouts" $name)) (printf "%s-workloads" $name) -}}
 {{- end -}}
 {{- if .Values.mesh.enabled -}}
-{{- $all = append $all (printf "%s-sidecars" $name) -}}
+{{- $all = append (append $all (printf "%s-sidecars" $name)) (printf "%s-tlsconfigs" $name) -}}
 {{- end -}}
 {{- toJson $all -}}
 {{- end -}}
