@@ -83,7 +83,7 @@ release: build ## Make a release of the last commit in bin/release: archives, ch
 
 # The packages in which goroutines meet; race_test.go holds the list to the sources.
 RACE := internal/budget internal/cli internal/control internal/controller internal/dataplane internal/demo internal/demo/mesh internal/exchange internal/fed internal/feed \
-	internal/http2 internal/kube internal/kube/admission internal/kube/aggregated internal/kube/conversion internal/kube/infra internal/kube/inspect internal/kube/operate internal/kube/release internal/kube/replica internal/kube/webhook internal/metrics/embedded internal/mirror internal/peertest \
+	internal/http2 internal/kube internal/kube/admission internal/kube/aggregated internal/kube/conversion internal/kube/infra internal/kube/inspect internal/kube/operate internal/kube/release internal/kube/replica internal/kube/trust internal/kube/webhook internal/metrics/embedded internal/mirror internal/peertest \
 	internal/process internal/proxy internal/resource internal/rollout/local internal/routing internal/socket internal/tapping internal/task internal/telemetry internal/tracing/otlp internal/traffic internal/upstream
 NOT_RACE = $(filter-out $(RACE:%=github.com/weirmesh/weir/%),$(shell $(GO) list ./...))
 ALLOC := ./internal/exchange ./internal/http1 ./internal/http2 ./internal/mirror ./internal/proxy ./internal/routing ./internal/telemetry ./internal/upstream
@@ -211,6 +211,10 @@ bench-mirror: ## Show that a broken mirror backend does not touch the primary (d
 
 bench-control: build ## Measure the control plane over 10,000 routes of a real API server, and fail if a goal is missed (docs/performance.md).
 	@cd test/cluster && $(GO) run . bench-control -weir ../../bin/weir $(BENCHFLAGS)
+
+.PHONY: bench-mesh
+bench-mesh: build ## Measure the control plane of a mesh, with 10,000 Services, 20,000 pods and 1,000 simulated sidecars, and fail if a goal is missed (docs/performance.md).
+	@cd test/cluster && $(GO) run . bench-mesh -weir ../../bin/weir $(BENCHFLAGS)
 
 bench-metrics: ## Measure Traffic Metrics of 5,000 pods and 20,000 edges: reading proxies, the store, lists and edges; it fails if a goal is missed (docs/traffic-api.md).
 	GOALS=1 $(GO) test -run - -bench 'ReadFleet|Ask|Handler|NewIndex' ./internal/metrics/...
