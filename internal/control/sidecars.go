@@ -22,10 +22,11 @@ type Sidecars struct {
 	set     *resource.Set
 	options Options
 	configs []model.Config // of the dialects
+	routes  sidecar.Routes
 
 	index  *sidecar.Index
 	supply func() *model.Supply
-	every  func() everything
+	every  func(clients string) everything
 	tls    func() *tlsconfig.Index
 
 	made madeBefore
@@ -37,8 +38,8 @@ type everything struct {
 	left     []model.Omission
 }
 
-func newSidecars(set *resource.Set, options Options, configs []model.Config, earlier *Sidecars) *Sidecars {
-	s := &Sidecars{set: set, options: options, configs: configs}
+func newSidecars(set *resource.Set, options Options, configs []model.Config, routes []model.ServiceRoute, earlier *Sidecars) *Sidecars {
+	s := &Sidecars{set: set, options: options, configs: configs, routes: sidecar.NewRoutes(routes)}
 	var before *sidecar.Index
 	if earlier != nil {
 		before = earlier.index
@@ -46,11 +47,13 @@ func newSidecars(set *resource.Set, options Options, configs []model.Config, ear
 	}
 	s.index = sidecar.NewIndex(set, cmp.Or(options.TrustDomain, spiffe.DefaultTrustDomain), func(namespace string, labels map[string]string) bool {
 		return s.selection(namespace, labels).Strict
-	}, before)
+	}, s.routes, before)
 	s.supply = sync.OnceValue(func() *model.Supply { return model.NewSupply(configs...) })
-	s.every = sync.OnceValue(func() (e everything) {
-		all := model.NewSupply(append(configs[:len(configs):len(configs)], s.index.Shared())...)
-		e.outbound, e.left = s.complete(all, "", s.index.Outbound())
+	all := sync.OnceValue(func() *model.Supply {
+		return model.NewSupply(append(configs[:len(configs):len(configs)], s.index.Shared())...)
+	})
+	s.every = oncePer(func(clients string) (e everything) {
+		e.outbound, e.left = s.complete(all(), "", s.index.Outbound(clients))
 		return e
 	})
 	s.tls = sync.OnceValue(func() *tlsconfig.Index { return tlsconfig.NewIndex(set, options.SubjectNames) })
@@ -76,10 +79,10 @@ func (s *Sidecars) secure(c *model.Config) {
 	}
 }
 
-// Outbound returns what every sidecar has for what its pod calls that does not ask for its destinations (To), and what of it
+// Outbound returns what every sidecar of a namespace has for what its pod calls that does not ask for its destinations (To), and what of it
 // cannot be served. Its listeners are nobody's.
-func (s *Sidecars) Outbound() (*model.Config, []model.Omission) {
-	e := s.every()
+func (s *Sidecars) Outbound(namespace string) (*model.Config, []model.Omission) {
+	e := s.every(s.clients(namespace))
 	return e.outbound, e.left
 }
 
@@ -96,7 +99,7 @@ func (s *Sidecars) Inbound(namespace, pod string) (*model.Config, []model.Omissi
 
 // LeftOut are what of the configurations of all pods' sidecars cannot be served, as findings. It makes all of them.
 func (s *Sidecars) LeftOut() []resource.Finding {
-	_, left := s.Outbound()
+	_, left := s.Outbound("")
 	left = slices.Clone(left)
 	for _, p := range workload.PodList.In(s.set) {
 		if p.Sidecar {
@@ -116,7 +119,7 @@ func (s *Sidecars) Whole(namespace, pod string) *model.Config {
 	if own == nil {
 		return nil
 	}
-	common, _ := s.Outbound()
+	common, _ := s.Outbound(namespace)
 	known := map[string]bool{}
 	for i := range own.Services {
 		known[own.Services[i].Name] = true
@@ -140,11 +143,12 @@ func (s *Sidecars) Base() *model.Config {
 	return &base
 }
 
-// To returns what connections from a pod to an address and port need, beside Base; nil if nothing is known there. It has no
+// To returns what connections from pods of a namespace to an address and port need, beside Base; nil if nothing is known there. It has no
 // keys. What did not change since an earlier set is the same, by its address.
-func (s *Sidecars) To(to netip.AddrPort) *model.Config {
-	return s.made.to(s, to, func() *model.Config {
-		own := s.index.To(to)
+func (s *Sidecars) To(namespace string, to netip.AddrPort) *model.Config {
+	clients := s.index.Clients(namespace, to)
+	return s.made.to(s, madeFor{to, clients}, func() *model.Config {
+		own := s.index.To(clients, to)
 		if len(own.Listeners) == 0 {
 			return nil
 		}
@@ -156,6 +160,30 @@ func (s *Sidecars) To(to netip.AddrPort) *model.Config {
 		config, _ := s.complete(s.supply(), "", own)
 		return config
 	})
+}
+
+// clients is a namespace, if its clients have routes of their own, and else stands for all namespaces that have none.
+func (s *Sidecars) clients(namespace string) string {
+	if s.routes.Differs(namespace) {
+		return namespace
+	}
+	return ""
+}
+
+// oncePer is a function that makes the value of each key once.
+func oncePer[T any](make func(key string) T) func(key string) T {
+	var mu sync.Mutex
+	made := map[string]func() T{}
+	return func(key string) T {
+		mu.Lock()
+		f := made[key]
+		if f == nil {
+			f = sync.OnceValue(func() T { return make(key) })
+			made[key] = f
+		}
+		mu.Unlock()
+		return f()
+	}
 }
 
 func (s *Sidecars) complete(from *model.Supply, owner model.Owner, own model.Config) (*model.Config, []model.Omission) {

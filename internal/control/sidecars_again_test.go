@@ -163,12 +163,12 @@ func TestWhatIsMadeAgainIsWhatIsMadeAnew(t *testing.T) {
 				continue // nobody asks
 			}
 			for _, at := range to {
-				got, made := is.Sidecars.To(at), want.Sidecars.To(at)
+				got, made := is.Sidecars.To("shop", at), want.Sidecars.To("shop", at)
 				if !sameConfig(got, made) {
 					t.Fatalf("seed %d, step %d: %s: %+v, want %+v", seed, step, at, got, made)
 				}
 				if got != nil {
-					if known++; before != nil && before.To(at) == got {
+					if known++; before != nil && before.To("shop", at) == got {
 						kept++
 					}
 				}
@@ -185,8 +185,8 @@ func TestWhatIsMadeAgainIsWhatIsMadeAnew(t *testing.T) {
 					}
 				}
 			}
-			got, _ := is.Sidecars.Outbound()
-			if made, _ := want.Sidecars.Outbound(); !sameConfig(got, made) {
+			got, _ := is.Sidecars.Outbound("shop")
+			if made, _ := want.Sidecars.Outbound("shop"); !sameConfig(got, made) {
 				t.Fatalf("seed %d, step %d: another Outbound", seed, step)
 			}
 			before = is.Sidecars

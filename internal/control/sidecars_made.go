@@ -15,8 +15,14 @@ import (
 // destinations have none of those that changed.
 type madeBefore struct {
 	mu    sync.Mutex
-	all   map[netip.AddrPort]*madeTo
+	all   map[madeFor]*madeTo
 	asked bool
+}
+
+// madeFor is a destination, for the clients of a namespace that has routes of its own for it, or of all others.
+type madeFor struct {
+	to      netip.AddrPort
+	clients string
 }
 
 // madeTo is what is at a destination, and the EndpointSlices of its Services by which it was made.
@@ -33,7 +39,7 @@ type servedBy struct {
 
 // take takes what an earlier one made of a set that differs in EndpointSlices alone. What nobody asked for any more is left.
 func (m *madeBefore) take(s, earlier *Sidecars) {
-	m.all = map[netip.AddrPort]*madeTo{}
+	m.all = map[madeFor]*madeTo{}
 	if !s.SameInbound(earlier) || !slices.EqualFunc(s.configs, earlier.configs, sameSplits) {
 		return
 	}
@@ -62,7 +68,7 @@ func sameSplits(a, b model.Config) bool {
 }
 
 // to returns what make makes of a destination, or made before of the same.
-func (m *madeBefore) to(s *Sidecars, to netip.AddrPort, make func() *model.Config) *model.Config {
+func (m *madeBefore) to(s *Sidecars, to madeFor, make func() *model.Config) *model.Config {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked = true
@@ -83,7 +89,7 @@ func (m *madeBefore) to(s *Sidecars, to netip.AddrPort, make func() *model.Confi
 		x.slices = append(x.slices, servedBy{namespace, name, s.set.EndpointSlicesOf(namespace, name)})
 	}
 	if m.all == nil {
-		m.all = map[netip.AddrPort]*madeTo{}
+		m.all = map[madeFor]*madeTo{}
 	}
 	m.all[to] = x
 	return x.config

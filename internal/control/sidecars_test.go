@@ -150,7 +150,7 @@ func TestASidecarGetsWhatIsItsPodsAlone(t *testing.T) {
 
 // TestWhatSidecarsHaveInCommonIsNobodys has no listener, workload or policy of a pod, and no key.
 func TestWhatSidecarsHaveInCommonIsNobodys(t *testing.T) {
-	c, left := sidecarsOf(t, mesh+"---\n"+called, nil).Sidecars.Outbound()
+	c, left := sidecarsOf(t, mesh+"---\n"+called, nil).Sidecars.Outbound("shop")
 	if len(left) != 0 || len(c.Workloads)+len(c.Policies)+len(c.Certificates) != 0 {
 		t.Errorf("%+v, %v", c, left)
 	}

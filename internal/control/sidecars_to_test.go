@@ -32,14 +32,14 @@ spec: {serviceAccountName: meshed, containers: [{name: c, ports: [{containerPort
 status: {podIP: 10.0.0.20}
 `
 	s := sidecarsOf(t, text, func(o *control.Options) { o.Mesh = true }).Sidecars
-	all, _ := s.Outbound()
+	all, _ := s.Outbound("shop")
 	n := 0
 	for _, l := range all.Listeners {
 		if l.Address == "" {
 			continue
 		}
 		n++
-		one := s.To(netip.AddrPortFrom(netip.MustParseAddr(l.Address), uint16(l.Port)))
+		one := s.To("shop", netip.AddrPortFrom(netip.MustParseAddr(l.Address), uint16(l.Port)))
 		if one == nil || len(one.Listeners) != 1 || !reflect.DeepEqual(one.Listeners[0], l) {
 			t.Fatalf("%s: %+v", l.Name, one)
 		}
@@ -70,15 +70,15 @@ status: {podIP: 10.0.0.20}
 	if n < 2 {
 		t.Errorf("%d destinations: %+v", n, all.Listeners)
 	}
-	if c := s.To(netip.MustParseAddrPort("10.96.0.10:81")); c != nil {
+	if c := s.To("shop", netip.MustParseAddrPort("10.96.0.10:81")); c != nil {
 		t.Errorf("nothing is known there, but %+v", c)
 	}
 	// A pod with a sidecar has its identity at all its ports, one without has none.
-	at := s.To(netip.MustParseAddrPort("10.0.0.20:9999"))
+	at := s.To("shop", netip.MustParseAddrPort("10.0.0.20:9999"))
 	if at == nil || len(at.Services) != 1 || at.Services[0].TLS == nil || len(at.Services[0].TLS.Pods) != 1 || at.Services[0].TLS.Pods[0].Pod != "meshed-1" || at.Listeners[0].Port != 0 || at.Validate() != nil {
 		t.Errorf("the pod: %+v", at)
 	}
-	if c := s.To(netip.MustParseAddrPort("10.0.0.8:9999")); c != nil {
+	if c := s.To("shop", netip.MustParseAddrPort("10.0.0.8:9999")); c != nil {
 		t.Errorf("a pod without a sidecar: %+v", c)
 	}
 	base := s.Base()

@@ -133,7 +133,7 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 	}
 	r.Findings = set.Unused(r.Findings, uses)
 	if t.options.Mesh {
-		t.sidecars = newSidecars(set, t.options, configs, t.sidecars)
+		t.sidecars = newSidecars(set, t.options, configs, known.AtServices, t.sidecars)
 		r.Sidecars = t.sidecars
 		r.Findings = append(r.Findings, r.Sidecars.index.Findings()...)
 	}

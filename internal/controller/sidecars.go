@@ -26,10 +26,11 @@ type sidecars struct {
 	woken chan struct{}
 	wrong loglimit.Limiter
 
-	// base is what sidecars that ask for destinations have in common, and everything what others have; of and everythingOf are
-	// the states they are of. Only run uses them.
-	base, everything *feed.Common
-	of, everythingOf *control.Sidecars
+	// base is what sidecars that ask for destinations have in common, and of the state it is of; everything is what others have,
+	// by namespace. Only run uses them.
+	base       *feed.Common
+	everything map[string]everything
+	of         *control.Sidecars
 
 	mu sync.Mutex
 	// newest makes configurations; nil before the first report. directed is what answers those that ask.
@@ -40,6 +41,12 @@ type sidecars struct {
 	whole        map[model.Owner]bool // those that were given everything
 	fresh, stale []model.Owner
 	turn         bool
+}
+
+// everything is what sidecars have that do not ask, and what it was made of.
+type everything struct {
+	common *feed.Common
+	of     *model.Config
 }
 
 // sidecarStatus is how they stand, for /status.
@@ -58,6 +65,7 @@ func newSidecars(c *controlPlane) *sidecars {
 	c.feeds.Destinations = true
 	return &sidecars{
 		feeds: c.feeds, log: c.log, roots: c.identities.authority.Bundle, woken: make(chan struct{}, 1), known: map[model.Owner]bool{}, whole: map[model.Owner]bool{},
+		everything: map[string]everything{},
 	}
 }
 
@@ -144,7 +152,7 @@ func (s *sidecars) step() bool {
 	}
 	common, whole := s.base, !s.feeds.Asks(owner)
 	if whole {
-		common = s.all(newest)
+		common = s.all(newest, owner.Namespace())
 	}
 	s.note(owner, whole)
 	own = issued(own, newest.NamesOf(owner.Namespace(), owner.Name()), s.roots())
@@ -188,19 +196,28 @@ func (s *sidecars) prepare(newest *control.Sidecars) {
 	s.tell(nil, err, "workload", "all")
 }
 
-// all makes what the sidecars of a state have in common that do not ask, unless it did so before.
-func (s *sidecars) all(newest *control.Sidecars) *feed.Common {
-	if s.everythingOf == newest {
-		return s.everything
+// all makes what the sidecars of a namespace have in common that do not ask, unless it did so before. Namespaces for which it is
+// the same share it.
+func (s *sidecars) all(newest *control.Sidecars, namespace string) *feed.Common {
+	outbound, left := newest.Outbound(namespace)
+	is := s.everything[namespace]
+	if is.of == outbound {
+		return is.common
 	}
-	outbound, left := newest.Outbound()
-	everything, err := feed.NewCommon(outbound, s.everything)
+	for _, other := range s.everything {
+		if other.of == outbound {
+			s.everything[namespace] = other
+			return other.common
+		}
+	}
+	common, err := feed.NewCommon(outbound, is.common)
 	if err == nil {
-		s.everything = everything
+		is.common = common
 	}
-	s.everythingOf = newest
-	s.tell(left, err, "workload", "all")
-	return s.everything
+	is.of = outbound
+	s.everything[namespace] = is
+	s.tell(left, err, "workload", "all of namespace "+namespace)
+	return is.common
 }
 
 // note notes whether an owner is given everything.

@@ -153,7 +153,7 @@ func BenchmarkMesh(b *testing.B) {
 		b.Fatal(r.Err)
 	}
 	r.Sidecars.Inbound(meshNamespace(0), "p0") // the index, which all share
-	r.Sidecars.To(meshService(0))
+	r.Sidecars.To("shop", meshService(0))
 	inUse := func() int64 {
 		runtime.GC()
 		runtime.GC()

@@ -68,6 +68,8 @@ type Result struct {
 	Statuses []resource.Status
 	Events   []resource.Event
 	Findings []resource.Finding
+	// AtServices are routes for the clients of Services in a mesh.
+	AtServices []model.ServiceRoute
 	// Uses are objects of kinds that are not read, with which the dialect does something (resource.Set.Written).
 	Uses []resource.Key
 }
@@ -76,6 +78,8 @@ type Result struct {
 type Known struct {
 	// Gateways are those of the set that are Weir's.
 	Gateways []*gatewayv1.Gateway
+	// AtServices are routes for the clients of Services in a mesh.
+	AtServices []model.ServiceRoute
 }
 
 // With adds what another one has decided.
@@ -83,6 +87,7 @@ func (k Known) With(r Result) Known {
 	if r.Gateways != nil {
 		k.Gateways = r.Gateways
 	}
+	k.AtServices = append(k.AtServices[:len(k.AtServices):len(k.AtServices)], r.AtServices...)
 	return k
 }
 
@@ -100,10 +105,10 @@ func All() List {
 			}
 		}},
 		{"gateway", gateway.Kinds(), gateway.Codes(), func(o Options) func(*resource.Set, Known) Result {
-			t := &gateway.Translator{Options: gateway.Options{ProxyPerGateway: o.ProxyPerGateway, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies, ExclusiveHostnames: o.ExclusiveHostnames}}
+			t := &gateway.Translator{Options: gateway.Options{ProxyPerGateway: o.ProxyPerGateway, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies, ExclusiveHostnames: o.ExclusiveHostnames, Mesh: o.Mesh || o.Partial || o.Sidecar.Name != ""}}
 			return func(set *resource.Set, _ Known) (r Result) {
 				r.Config, r.Statuses, r.Findings = t.Translate(set)
-				r.Gateways = t.Gateways()
+				r.Gateways, r.AtServices = t.Gateways(), t.ServiceRoutes()
 				return r
 			}
 		}},
@@ -123,8 +128,9 @@ func All() List {
 		{"sidecar", nil, sidecar.Codes(), func(o Options) func(*resource.Set, Known) Result {
 			of := o.Sidecar
 			of.TrustDomain = cmp.Or(o.TrustDomain, access.DefaultTrustDomain)
-			return func(set *resource.Set, _ Known) (r Result) {
+			return func(set *resource.Set, known Known) (r Result) {
 				of := of
+				of.Routes = sidecar.NewRoutes(known.AtServices)
 				if of.Name != "" && of.Plain {
 					index := tlsconfig.NewIndex(set, nil)
 					of.Strict = func(namespace string, labels map[string]string) bool { return index.Of(namespace, labels).Strict }

@@ -71,8 +71,8 @@ func (c *lazily) gives() {
 func (c *lazily) mean(to netip.AddrPort) { c.meant.Store(&to) }
 
 // clusterAt are the addresses of Services, of which each leads to app, and app itself.
-func clusterAt(app string) func(netip.AddrPort) *model.Config {
-	return func(to netip.AddrPort) *model.Config {
+func clusterAt(app string) func(string, netip.AddrPort) *model.Config {
+	return func(_ string, to netip.AddrPort) *model.Config {
 		if !netip.MustParsePrefix("10.96.0.0/16").Contains(to.Addr()) && to.String() != app {
 			return nil
 		}
@@ -175,7 +175,7 @@ func TestControllersChangeUnderLoad(t *testing.T) {
 		t.Fatal(got)
 	}
 	c.restart()
-	c.feed.Direct(func(netip.AddrPort) *model.Config { return nil })
+	c.feed.Direct(func(string, netip.AddrPort) *model.Config { return nil })
 	c.gives()
 	c.until("it has answered", func() bool { return c.feed.Stats().Responses > 0 })
 	for range 20 {
@@ -199,7 +199,7 @@ func TestWhoRequiresTLSConnectsToNothingUnknown(t *testing.T) {
 			c := newLazily(t)
 			c.inbound(x.plain)
 			c.mean(app)
-			c.feed.Direct(func(netip.AddrPort) *model.Config { return nil })
+			c.feed.Direct(func(string, netip.AddrPort) *model.Config { return nil })
 			r := c.start(func() netip.AddrPort { return *c.meant.Load() }, fmt.Sprintf("--permissive=%t", x.permissive))
 			c.gives()
 			r.ready(http.StatusOK, "ready")

@@ -25,8 +25,8 @@ func destinationAt(i int) netip.AddrPort {
 }
 
 // mesh is what is at the destinations of the numbers below count, each with an endpoint that version names.
-func mesh(count, version int) func(netip.AddrPort) *model.Config {
-	return func(to netip.AddrPort) *model.Config {
+func mesh(count, version int) func(string, netip.AddrPort) *model.Config {
+	return func(_ string, to netip.AddrPort) *model.Config {
 		if !to.Addr().Is4() {
 			return nil
 		}
@@ -104,7 +104,7 @@ func TestDestinationsAreSentToThoseThatAskForThem(t *testing.T) {
 	s.Destinations = true
 	address, stop := w.serve(s, "")
 	var made atomic.Int64
-	s.Direct(func(to netip.AddrPort) *model.Config { made.Add(1); return mesh(2000, 1)(to) })
+	s.Direct(func(_ string, to netip.AddrPort) *model.Config { made.Add(1); return mesh(2000, 1)("", to) })
 	own, common := base(t)
 	cart, asks := w.asking("cart-1", address)
 	pay, others := w.asking("pay-1", address)
@@ -134,11 +134,11 @@ func TestDestinationsAreSentToThoseThatAskForThem(t *testing.T) {
 	// A change of one of 2,000 costs those that use it.
 	before := s.Stats()
 	applied := pay.applied()
-	s.Direct(func(to netip.AddrPort) *model.Config {
+	s.Direct(func(_ string, to netip.AddrPort) *model.Config {
 		if to == destinationAt(7) {
-			return mesh(2000, 2)(to)
+			return mesh(2000, 2)("", to)
 		}
-		return mesh(2000, 1)(to)
+		return mesh(2000, 1)("", to)
 	})
 	until(t, "the change is served", func() bool { return cart.endpoint(7) == "10.1.0.2:80" })
 	after := s.Stats()
@@ -251,7 +251,7 @@ func TestProxiesThatDoNotAskGetEverything(t *testing.T) {
 	address, _ := w.serve(s, "")
 	s.Direct(mesh(10, 1))
 	own, common := base(t)
-	everything, err := NewCommon(mesh(10, 1)(destinationAt(1)), nil)
+	everything, err := NewCommon(mesh(10, 1)("", destinationAt(1)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

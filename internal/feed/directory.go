@@ -54,8 +54,8 @@ func parseDestination(name string) (netip.AddrPort, error) {
 // directory is what a server knows of destinations: how to find them, and those that proxies use.
 type directory struct {
 	mu   sync.Mutex // also guards contents of the parts
-	find func(to netip.AddrPort) *model.Config
-	used map[netip.AddrPort]*destination
+	find func(clients string, to netip.AddrPort) *model.Config
+	used map[netip.AddrPort]map[string]*destination // by the namespace of those who use them
 }
 
 // destination is one that sessions use.
@@ -66,10 +66,11 @@ type destination struct {
 }
 
 // Direct makes find what answers proxies that ask for destinations (Destinations), instead of the one before. It returns
-// what connections to an address and port need, which may not be changed afterwards; nil if nothing is known there. It may
+// what connections from pods of a namespace to an address and port need, which may not be changed afterwards; nil if nothing is known there. It may
 // be called from any goroutine, one call at a time. What proxies have asked for is made anew, unless find returns the same
-// again, by its address; those of which something changed get it.
-func (s *Server) Direct(find func(to netip.AddrPort) *model.Config) {
+// again, by its address; those of which something changed get it. What is the same for several namespaces, by its address, is
+// kept once.
+func (s *Server) Direct(find func(clients string, to netip.AddrPort) *model.Config) {
 	s.init()
 	d := &s.directory
 	d.mu.Lock()
@@ -106,17 +107,22 @@ func (s *Server) wakeAsking() {
 	}
 }
 
-// renew makes a destination anew, and returns who uses it if it changed.
+// renew makes a destination anew, and returns those who use it for whom it changed.
 func (s *Server) renew(to netip.AddrPort) (users []*session) {
 	d := &s.directory
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	x := d.used[to]
-	if x == nil {
-		return nil
+	for clients, x := range d.used[to] {
+		users = append(users, s.renewFor(clients, to, x)...)
 	}
+	return users
+}
+
+// renewFor does it for one namespace. The directory's mutex is held.
+func (s *Server) renewFor(clients string, to netip.AddrPort, x *destination) (users []*session) {
+	d := &s.directory
 	before := x.current.Load()
-	made, next, err := d.make(to, x.made, before)
+	made, next, err := d.make(clients, to, x.made, before)
 	switch {
 	case err != nil:
 		s.complaints.Log(s.Logger, slog.LevelError, to.String(), "a destination cannot be sent, and proxies keep the previous one", "destination", to.String(), "error", err)
@@ -136,16 +142,21 @@ func (s *Server) renew(to netip.AddrPort) (users []*session) {
 }
 
 // make returns what is known of a destination, nil if nothing is: before, if that was made of the same. d.mu is held.
-func (d *directory) make(to netip.AddrPort, of *model.Config, before *snapshot) (*model.Config, *snapshot, error) {
+func (d *directory) make(clients string, to netip.AddrPort, of *model.Config, before *snapshot) (*model.Config, *snapshot, error) {
 	if d.find == nil {
 		return nil, nil, nil
 	}
-	c := d.find(to)
+	c := d.find(clients, to)
 	switch c {
 	case nil:
 		return nil, nil, nil
 	case of:
 		return c, before, nil
+	}
+	for _, other := range d.used[to] {
+		if other.made == c {
+			return c, other.current.Load(), nil
+		}
 	}
 	next, err := newSnapshot(c, before)
 	return c, next, err
@@ -162,21 +173,25 @@ func (d *directory) ready() bool {
 func (d *directory) enter(s *session, to netip.AddrPort) (*destination, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	x := d.used[to]
+	clients := s.owner.Namespace()
+	x := d.used[to][clients]
 	if x != nil && len(x.current.Load().parts) == 0 {
 		return nil, nil
 	}
 	if x == nil {
-		made, is, err := d.make(to, nil, nil)
+		made, is, err := d.make(clients, to, nil, nil)
 		if is == nil || err != nil {
 			return nil, err
 		}
 		x = &destination{users: map[*session]struct{}{}, made: made}
 		x.current.Store(is)
 		if d.used == nil {
-			d.used = map[netip.AddrPort]*destination{}
+			d.used = map[netip.AddrPort]map[string]*destination{}
 		}
-		d.used[to] = x
+		if d.used[to] == nil {
+			d.used[to] = map[string]*destination{}
+		}
+		d.used[to][clients] = x
 	}
 	x.users[s] = struct{}{}
 	return x, nil
@@ -186,10 +201,16 @@ func (d *directory) enter(s *session, to netip.AddrPort) (*destination, error) {
 func (d *directory) leave(s *session, to netip.AddrPort) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if x := d.used[to]; x != nil {
-		if delete(x.users, s); len(x.users) == 0 {
-			delete(d.used, to)
-		}
+	clients := s.owner.Namespace()
+	x := d.used[to][clients]
+	if x == nil {
+		return
+	}
+	if delete(x.users, s); len(x.users) == 0 {
+		delete(d.used[to], clients)
+	}
+	if len(d.used[to]) == 0 {
+		delete(d.used, to)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// parent is one parentRef of a route that names a Gateway of ours or one of its ListenerSets.
+// parent is one parentRef of a route that names a Gateway of ours or one of its ListenerSets, or a Service.
 type parent struct {
 	ref     gatewayv1.ParentReference
 	field   string
@@ -23,6 +23,8 @@ type parent struct {
 	attached map[*listener][]string         // effective hostnames
 	idle     map[*listener]resource.Finding // those attached whose traffic another route has, and why; of TCPRoutes only
 	rejected *resource.Finding
+	// ports is set if the parent is a Service; the fields of Gateways are empty then.
+	ports *servicePorts
 }
 
 // listeners returns the listeners of the named object: naming a Gateway does not include its ListenerSets.
@@ -56,6 +58,8 @@ type outcome struct {
 	places [][]place
 	// emitted are the model's routes; not kept where they present a client certificate.
 	emitted []model.Route
+	// atServices are the same for the clients of Services.
+	atServices []model.ServiceRoute
 }
 
 // listenerClaim is a route's claim at a listener.
@@ -64,8 +68,9 @@ type listenerClaim struct {
 	claim
 }
 
-// attachRoutes decides which routes attach to which listeners, the oldest route first.
+// attachRoutes decides which routes attach to which listeners and Services, the oldest route first.
 func (t *translator) attachRoutes() {
+	t.rankServices()
 	for _, r := range t.routes {
 		lost := t.yield(r)
 		if r.outcome == nil || len(lost) > 0 {
@@ -107,7 +112,11 @@ func (t *translator) conclude(r *route, lost []resource.Finding) {
 			}
 		}
 	}
-	t.ignoredHostnames(r)
+	if r.mesh {
+		t.ignoredAtServices(r)
+	} else {
+		t.ignoredHostnames(r)
+	}
 	for i := range r.rules {
 		out.places = append(out.places, r.places(&r.rules[i]))
 	}
@@ -119,6 +128,9 @@ func (t *translator) conclude(r *route, lost []resource.Finding) {
 // readParents finds the parents of a route that are ours.
 func (t *translator) readParents(r *route) {
 	for i, ref := range r.spec.ParentRefs {
+		if t.Mesh && isService(ref) {
+			continue
+		}
 		field := fmt.Sprintf("spec.parentRefs[%d]", i)
 		named := resource.ParentRefOf(ref, r.namespace)
 		group, kind, at := named.Group, named.Kind, key{named.Namespace, named.Name}
@@ -133,7 +145,7 @@ func (t *translator) readParents(r *route) {
 		default:
 			message, fix := fmt.Sprintf("a parent of kind %s is ignored", kindName(group, kind)), "name a Gateway or a ListenerSet"
 			if group == "" && kind == "Service" {
-				message, fix = "a parent of kind Service is for a mesh and is ignored", "name a Gateway to have the route served here"
+				message, fix = "a parent of kind Service is for the clients of a mesh, which is not served here", "serve a mesh (docs/mesh.md), or name a Gateway"
 			}
 			t.report(r.ref, resource.Problem(codeParentKind, "", field+".kind", message, fix))
 			continue
@@ -231,6 +243,9 @@ type loss struct {
 // yield takes the route off the listeners that older routes have, and returns why. A TCPRoute stays attached there and is
 // accepted, but gets no connection (TCPRoute, "Conflicts"; the conformance test TCPRouteMultipleRoutesAttachment).
 func (t *translator) yield(r *route) (lost []resource.Finding) {
+	if r.mesh {
+		return t.yieldPorts(r)
+	}
 	for _, p := range r.parents {
 		if p.rejected != nil {
 			continue
@@ -369,12 +384,20 @@ func (t *translator) emit() {
 	}
 	t.cfg.Routes = make([]model.Route, 0, len(t.listed))
 	for _, r := range t.listed {
+		if r.mesh {
+			if r.outcome.atServices == nil {
+				r.outcome.atServices = emitServiceRoutes(r)
+			}
+			t.atServices = append(t.atServices, r.outcome.atServices...)
+			continue
+		}
 		t.reach(r)
 		if r.outcome.emitted == nil {
 			r.outcome.emitted = emitRoute(r)
 		}
 		t.cfg.Routes = append(t.cfg.Routes, r.outcome.emitted...)
 	}
+	model.SortServiceRoutes(t.atServices)
 }
 
 // emitRoute emits a route once for each client certificate that the Gateways it is attached to present to backends.

@@ -12,7 +12,8 @@ import (
 	"github.com/weirmesh/weir/internal/resource"
 )
 
-// backend resolves a reference of a route to a service of the model. A problem means that the reference is invalid (HTTPBackendRef.backendRef says when).
+// backend resolves a reference of a route to a service of the model. Clients of a mesh need nobody's leave to be led to a Service: they may connect to it themselves.
+// A problem means that the reference is invalid (HTTPBackendRef.backendRef says when).
 func (t *translator) backend(r *route, ref gatewayv1.BackendObjectReference, field string) (string, *resource.Finding) {
 	named := resource.BackendOf(ref, r.namespace)
 	if named.Group != "" || named.Kind != "Service" {
@@ -20,7 +21,7 @@ func (t *translator) backend(r *route, ref gatewayv1.BackendObjectReference, fie
 			fmt.Sprintf("kind %s is not supported", kindName(named.Group, named.Kind)), "refer to a Service"))
 	}
 	to := key{named.Namespace, named.Name}
-	if !t.set.Permits(r.ref.Kind, r.namespace, named) {
+	if !r.mesh && !t.set.Permits(r.ref.Kind, r.namespace, named) {
 		p := t.notPermitted(field, r.ref.Kind, r.namespace, "Service", to.namespace, to.name)
 		return "", &p
 	}
@@ -44,7 +45,7 @@ func (t *translator) backend(r *route, ref gatewayv1.BackendObjectReference, fie
 		return "", new(resource.Problem(codeBackendPort, "BackendNotFound", field+".port",
 			fmt.Sprintf("Service %s has no TCP port %d", to, *ref.Port), "name one of its ports or add this one"))
 	}
-	if !r.carries.Requests() {
+	if !r.mesh && !r.carries.Requests() {
 		if p := t.comesBack(r, portOf{to, *ref.Port}, field); p != nil {
 			return "", p
 		}

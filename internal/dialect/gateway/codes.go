@@ -38,8 +38,13 @@ const (
 	codeHostnameIgnored = "WR527"
 	codeListenerTaken   = "WR528"
 	codeParentUnwatched = "WR529"
-	codeHostnameOwned   = "WR566"
-	codeHostnameFull    = "WR567"
+	codeParentService   = "WR580"
+	codeNoPort          = "WR581"
+	codePortTaken       = "WR582"
+
+	codeHostnamesOfService = "WR583"
+	codeHostnameOwned      = "WR566"
+	codeHostnameFull       = "WR567"
 
 	codeBackendNotFound     = "WR530"
 	codeBackendKind         = "WR531"
@@ -142,8 +147,20 @@ var codes = []resource.Code{
 			"ListenerSet is not attached there.",
 		Fix: "Add the namespace of the parent to the controller's --namespaces (the chart's namespaces)."},
 	{ID: codeParentKind, Severity: resource.Warning, Title: "parent kind not supported",
-		Meaning: "A route names a parent that is neither a Gateway nor a ListenerSet, such as a Service, which is for a mesh. The parent is ignored.",
-		Fix:     "Name a Gateway or a ListenerSet."},
+		Meaning: "A route names a parent of a kind that is not served here. A Service is for the clients of a mesh: the controller serves it with mesh.enabled of the chart, files with --as. The parent is ignored.",
+		Fix:     "Name a Gateway or a ListenerSet, or serve a mesh."},
+	{ID: codeParentService, Severity: resource.Error, Title: "Service that cannot be a parent",
+		Meaning: "A route names a headless Service, or one of type ExternalName, as its parent. Its clients connect to addresses of their own choice, not to one of the Service's. The route is not attached there.",
+		Fix:     "Name a Service with a cluster address."},
+	{ID: codeNoPort, Severity: resource.Error, Title: "no such port of a Service",
+		Meaning: "sectionName and port of a parentRef select no TCP port of the Service, or for an HTTPRoute or GRPCRoute only ports that carry no HTTP. The route is not attached there.",
+		Fix:     "Correct sectionName and port, or the port's appProtocol."},
+	{ID: codePortTaken, Severity: resource.Error, Title: "port of a Service taken by another route kind",
+		Meaning: "A port of a Service has routes of one kind: GRPCRoutes go before HTTPRoutes, and these before TCPRoutes. This route is not attached there.",
+		Fix:     "Give the routes different ports, or write them as one kind."},
+	{ID: codeHostnamesOfService, Severity: resource.Warning, Title: "hostnames without effect",
+		Meaning: "A route whose parent is a Service has hostnames. Requests to a Service are known by the address that they are sent to, so all of them are the route's, whatever host they name.",
+		Fix:     "Remove the hostnames, or match the header Host."},
 	{ID: codeNoListener, Severity: resource.Error, Title: "no such listener",
 		Meaning: "sectionName and port of a parentRef select no listener of the Gateway. The route is not attached there.",
 		Fix:     "Correct sectionName and port, or remove them to attach to all listeners."},

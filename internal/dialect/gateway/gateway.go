@@ -43,6 +43,9 @@ type Options struct {
 	// ExclusiveHostnames means that a hostname of a listener, and those that a wildcard stands for, belong to the namespace whose route had it
 	// first: routes of others do not get it. Any hostname (a route and a listener without one) belongs to nobody.
 	ExclusiveHostnames bool
+	// Mesh means that the clients of a mesh are served routes whose parents are Services (Translator.ServiceRoutes). Otherwise
+	// such parents are ignored.
+	Mesh bool
 	// TrustedProxies are the networks of the proxies in front of Gateways that do not name any themselves.
 	TrustedProxies []netip.Prefix
 }

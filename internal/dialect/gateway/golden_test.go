@@ -14,6 +14,7 @@ import (
 
 type output struct {
 	cfg      model.Config
+	services []model.ServiceRoute
 	statuses []resource.Status
 	findings []resource.Finding
 }
@@ -22,24 +23,25 @@ func translate(set *resource.Set) output { return translateWith(set, gateway.Opt
 
 func translateWith(set *resource.Set, options gateway.Options) output {
 	services, _, found := (&core.Translator{Options: core.Options{Names: options.Names}}).Translate(set)
-	cfg, statuses, more := (&gateway.Translator{Options: options}).Translate(set)
+	t := &gateway.Translator{Options: options}
+	cfg, statuses, more := t.Translate(set)
 	findings := slices.Concat(set.Findings, found, more)
 	resource.SortFindings(findings)
-	return output{model.Merge(services, cfg), statuses, findings}
+	return output{model.Merge(services, cfg), t.ServiceRoutes(), statuses, findings}
 }
 
 const leastGoldens = 60
 
 // TestTranslateGoldens translates the cases named separate-* for Gateways with proxies of their own, and those named names-* where host
-// names under example.com are allowed and no others, those named exclusive-* with Options.ExclusiveHostnames.
+// names under example.com are allowed and no others, those named exclusive-* with Options.ExclusiveHostnames, and those named mesh-* with Options.Mesh.
 func TestTranslateGoldens(t *testing.T) {
 	goldentest.Run(t, leastGoldens, func(name string, set *resource.Set) goldentest.Output {
-		options := gateway.Options{ProxyPerGateway: strings.HasPrefix(name, "separate-"), ExclusiveHostnames: strings.HasPrefix(name, "exclusive-")}
+		options := gateway.Options{ProxyPerGateway: strings.HasPrefix(name, "separate-"), ExclusiveHostnames: strings.HasPrefix(name, "exclusive-"), Mesh: strings.HasPrefix(name, "mesh-")}
 		if strings.HasPrefix(name, "names-") {
 			options.Names = &resource.HostNames{Suffixes: []string{"example.com"}}
 		}
 		out := translateWith(set, options)
-		return goldentest.Output{Config: out.cfg, Statuses: out.statuses, Findings: out.findings}
+		return goldentest.Output{Config: out.cfg, AtServices: out.services, Statuses: out.statuses, Findings: out.findings}
 	})
 }
 

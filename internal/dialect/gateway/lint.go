@@ -50,6 +50,7 @@ func (t *translator) lintMirrors(r *route, rule *model.Rule) {
 // place is where a match looks for requests.
 type place struct {
 	listener        *listener
+	clients         clientsOf
 	hostname, match string
 }
 
@@ -63,7 +64,12 @@ func (r *route) places(rule *model.Rule) (all []place) {
 			}
 			for l, hostnames := range p.attached {
 				for _, h := range hostnames {
-					all = append(all, place{l, h, text})
+					all = append(all, place{listener: l, hostname: h, match: text})
+				}
+			}
+			if p.ports != nil {
+				for _, port := range p.ports.attached {
+					all = append(all, place{clients: p.ports.of(port), match: text})
 				}
 			}
 		}

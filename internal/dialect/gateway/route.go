@@ -24,6 +24,7 @@ type route struct {
 	hostnames []string // lower case; never empty, "" is any
 	ref       model.Ref
 	carries   model.RouteKind
+	mesh      bool // it is what clients in a mesh have of the object, whose parents are Services
 	parents   []*parent
 
 	// pathPolicy is the route's own, if the annotation is there.
@@ -68,34 +69,50 @@ func (r *route) served() bool { return r.brokenRules < r.ruleCount || r.ruleCoun
 // readRoutes reads the routes, oldest first. It reuses routes of an earlier translation on the same basis if they are
 // the same objects and got what they asked for.
 func (t *translator) readRoutes(earlier []*route) {
-	known := make(map[any]*route, len(earlier))
+	known := make(map[read]*route, len(earlier))
 	for _, r := range earlier {
 		if !r.contested {
-			known[r.object] = r
+			known[read{r.object, r.mesh}] = r
 		}
 	}
 	var fresh []*route
 	kept := make(map[*route]bool, len(known))
-	list := func(o any) {
-		r := known[o]
+	one := func(o any, mesh bool) *route {
+		r := known[read{o, mesh}]
 		if r == nil {
 			r = newRoute(o)
+			r.mesh = mesh
 			t.readRoute(r)
 			fresh = append(fresh, r)
 		} else {
 			kept[r] = true
 		}
 		t.listed = append(t.listed, r)
-		t.findings = append(t.findings, r.findings...)
+		return r
+	}
+	list := func(o any, spec *gatewayv1.CommonRouteSpec) {
+		services, others := t.twice(spec)
+		var said []resource.Finding
+		if others {
+			said = one(o, false).findings
+			t.findings = append(t.findings, said...)
+		}
+		if services {
+			for _, f := range one(o, true).findings {
+				if !slices.Contains(said, f) {
+					t.findings = append(t.findings, f)
+				}
+			}
+		}
 	}
 	for _, o := range t.set.GRPCRoutes {
-		list(o)
+		list(o, &o.Spec.CommonRouteSpec)
 	}
 	for _, o := range t.set.HTTPRoutes {
-		list(o)
+		list(o, &o.Spec.CommonRouteSpec)
 	}
 	for _, o := range t.set.TCPRoutes {
-		list(o)
+		list(o, &o.Spec.CommonRouteSpec)
 	}
 	slices.SortFunc(fresh, olderRoute)
 	t.routes = make([]*route, 0, len(t.listed))
@@ -109,6 +126,12 @@ func (t *translator) readRoutes(earlier []*route) {
 		t.routes = append(t.routes, r)
 	}
 	t.routes = append(t.routes, fresh...)
+}
+
+// read is a route of an object, as one of the two that it may be.
+type read struct {
+	object any
+	mesh   bool
 }
 
 func olderRoute(a, b *route) int {
@@ -147,9 +170,13 @@ func (t *translator) readRoute(r *route) {
 		t.lintMirrors(r, &r.rules[i])
 		t.lintSession(r, i)
 	}
-	t.readParents(r)
-	for _, p := range r.parents {
-		t.attach(r, p)
+	if r.mesh {
+		t.readServices(r)
+	} else {
+		t.readParents(r)
+		for _, p := range r.parents {
+			t.attach(r, p)
+		}
 	}
 	r.findings, t.findings = t.findings, before
 }

@@ -127,9 +127,15 @@ func (t *translator) listenerStatus(l *listener) resource.ListenerStatus {
 // routeStatuses reports the routes of a kind.
 func (t *translator) routeStatuses(kind string) {
 	for _, r := range t.listed {
-		if r.ref.Kind == kind {
-			t.statuses = append(t.statuses, r.outcome.status)
+		if r.ref.Kind != kind {
+			continue
 		}
+		status := r.outcome.status
+		if last := len(t.statuses) - 1; r.mesh && last >= 0 && t.statuses[last].Ref == r.ref {
+			t.statuses[last].Parents = slices.Concat(t.statuses[last].Parents, status.Parents)
+			continue
+		}
+		t.statuses = append(t.statuses, status)
 	}
 }
 

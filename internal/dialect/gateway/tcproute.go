@@ -53,6 +53,9 @@ func (t *translator) takenListeners(r *route, p *parent) (taken []loss) {
 
 // idleProblems are why the route gets nothing of some listeners, in their order.
 func (p *parent) idleProblems() (all []resource.Finding) {
+	if p.ports != nil {
+		return p.ports.idleProblems()
+	}
 	for _, l := range p.listeners() {
 		if why, idle := p.idle[l]; idle {
 			all = append(all, why)

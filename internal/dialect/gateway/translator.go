@@ -51,6 +51,14 @@ func (x *Translator) Gateways() []*gatewayv1.Gateway {
 	return x.last.ours
 }
 
+// ServiceRoutes returns the routes of the last set whose parents are Services, in the order of model.SortServiceRoutes.
+func (x *Translator) ServiceRoutes() []model.ServiceRoute {
+	if x.last == nil {
+		return nil
+	}
+	return x.last.atServices
+}
+
 // begin takes over what is known before any route is.
 func (t *translator) begin(b *basis) {
 	t.basis = b
@@ -82,11 +90,13 @@ type translator struct {
 	routes []*route // oldest first
 	listed []*route // as in the set, kind by kind
 
-	cfg      model.Config
-	statuses []resource.Status
-	findings []resource.Finding
+	cfg        model.Config
+	atServices []model.ServiceRoute
+	statuses   []resource.Status
+	findings   []resource.Finding
 
 	used    map[*listener]*usage
+	first   map[clientsOf]*route // by port of a Service: the first route of the kind that has it
 	reached map[reach]bool
 }
 

@@ -113,10 +113,12 @@ func (g Golden) Compare(t *testing.T, path string, outputs []Part) string {
 
 // Output is the translation of a set.
 type Output struct {
-	Config   model.Config
-	Statuses []resource.Status
-	Events   []resource.Event
-	Findings []resource.Finding
+	Config model.Config
+	// AtServices are routes whose parents are Services.
+	AtServices []model.ServiceRoute
+	Statuses   []resource.Status
+	Events     []resource.Event
+	Findings   []resource.Finding
 }
 
 func (o Output) parts(t testing.TB) []Part {
@@ -127,7 +129,11 @@ func (o Output) parts(t testing.TB) []Part {
 	for _, f := range o.Findings {
 		findings.WriteString(f.String() + "\n")
 	}
-	parts := []Part{{"model.json", abbreviate(Marshal(t, o.Config))}, {"statuses", StatusText(o.Statuses)}}
+	parts := []Part{{"model.json", abbreviate(Marshal(t, o.Config))}}
+	if len(o.AtServices) > 0 {
+		parts = append(parts, Part{"services.json", Marshal(t, o.AtServices)})
+	}
+	parts = append(parts, Part{"statuses", StatusText(o.Statuses)})
 	if events.Len() > 0 {
 		parts = append(parts, Part{"events", events.String()})
 	}

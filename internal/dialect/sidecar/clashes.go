@@ -42,7 +42,7 @@ func (x *Index) compareProtocols() []resource.Finding {
 		for _, s := range selection.Of(p.Object) {
 			for k := range s.Spec.Ports {
 				port := &s.Spec.Ports[k]
-				n, now := p.Target(port), says{portRef(s, k), meshProtocol(port)}
+				n, now := p.Target(port), says{portRef(s, k), resource.ServedProtocol(port)}
 				if n == 0 || !isTCP(port) || now.protocol == unknown {
 					continue
 				}

@@ -43,10 +43,10 @@ func TestTranslateGoldens(t *testing.T) {
 		splits, _, _, _ := smi.Translate(set, smi.Options{Serve: []string{"none"}})
 		config, found := sidecar.Translate(set, o)
 		if name == "redirected" {
-			x := sidecar.NewIndex(set, o.TrustDomain, nil, nil)
+			x := sidecar.NewIndex(set, o.TrustDomain, nil, nil, nil)
 			config, found = x.Sidecar(o.Namespace, o.Name), x.Findings()
 			config.Services = append(config.Services, x.Shared().Services...)
-			outbound := x.Outbound()
+			outbound := x.Outbound(o.Namespace)
 			for i := range outbound.Listeners { // so that the output has them, too
 				outbound.Listeners[i].Owner = o.Owner()
 			}

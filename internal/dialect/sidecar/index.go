@@ -23,6 +23,7 @@ type Index struct {
 	set         *resource.Set
 	trustDomain string
 	strict      func(namespace string, labels map[string]string) bool
+	routes      Routes
 	known       *known
 	led         *led
 	clashes     *clashes
@@ -38,10 +39,10 @@ type destination struct {
 }
 
 // NewIndex makes one of a set. The identities are of a trust domain. If strict is set, pods about whose namespace and labels it
-// says true refuse clients in plain text, as those whose annotation says so. What did not change since an earlier index is not
+// says true refuse clients in plain text, as those whose annotation says so. The routes are about what pods send to Services. What did not change since an earlier index is not
 // read again; there may be none.
-func NewIndex(set *resource.Set, trustDomain string, strict func(namespace string, labels map[string]string) bool, earlier *Index) *Index {
-	x := &Index{set: set, trustDomain: trustDomain, strict: strict}
+func NewIndex(set *resource.Set, trustDomain string, strict func(namespace string, labels map[string]string) bool, routes Routes, earlier *Index) *Index {
+	x := &Index{set: set, trustDomain: trustDomain, strict: strict, routes: routes}
 	if earlier != nil && workload.Same(set, earlier.set) {
 		x.known = earlier.known
 	} else {
@@ -161,7 +162,7 @@ func (l *led) leads(s *corev1.Service) {
 			}
 			to := netip.AddrPortFrom(a.Unmap(), uint16(p.Port))
 			if _, ok := l.to[to]; !ok {
-				l.to[to] = destination{to, model.ServiceName(s.Namespace, s.Name, p.Port), meshProtocol(p), portRef(s, i)}
+				l.to[to] = destination{to, model.ServiceName(s.Namespace, s.Name, p.Port), resource.ServedProtocol(p), portRef(s, i)}
 			}
 		}
 	}
@@ -193,7 +194,7 @@ const anywhere = "cluster/anywhere:0"
 
 // portsOf are the ports of a pod, as portsOf of the package.
 func (x *Index) portsOf(p *workload.Pods) []podPort {
-	return portsOf(p, x.led.read().selection.Of(p.Object), meshProtocol)
+	return portsOf(p, x.led.read().selection.Of(p.Object), resource.ServedProtocol)
 }
 
 // Identified says which pods prove an identity behind a port of a Service, by the model's name, as a service that extends that
@@ -327,10 +328,10 @@ func (x *Index) Sidecar(namespace, name string) model.Config {
 	return t.cfg
 }
 
-// Outbound returns the listeners of every sidecar for what a redirect brings from its pod, with their routes. They are
-// nobody's, and the same beside all pods.
-func (x *Index) Outbound() model.Config {
-	t := &translator{set: x.set}
+// Outbound returns the listeners of every sidecar in a namespace for what a redirect brings from its pod, with their routes. They
+// are nobody's, and the same for all clients of the namespace, and for those of all that Differs says nothing about.
+func (x *Index) Outbound(namespace string) model.Config {
+	t := &translator{set: x.set, routes: x.routes, clients: namespace}
 	for _, d := range x.every().outbound {
 		t.lead(d)
 	}
@@ -352,11 +353,11 @@ func Base() model.Config {
 	return t.cfg
 }
 
-// To returns the listener for what connects to an address and port, with its route and, if it is a pod's, its service; Services
+// To returns the listener for what pods of a namespace send to an address and port, with its routes and, if it is a pod's, its service; Services
 // that these refer to are needed beside them, with what Identified says of each. It is empty if nothing is known at the address:
 // then connections are none of the mesh's.
-func (x *Index) To(to netip.AddrPort) model.Config {
-	t := &translator{set: x.set}
+func (x *Index) To(namespace string, to netip.AddrPort) model.Config {
+	t := &translator{set: x.set, routes: x.routes, clients: namespace}
 	if d, ok := x.led.read().to[to]; ok {
 		t.lead(d)
 		return t.cfg
@@ -396,32 +397,9 @@ func (t *translator) lead(d destination) {
 	}
 	r := model.Route{Ref: d.ref, ClientCertificate: Identity, Attachments: []model.Attachment{{Listener: l.Name, Hostnames: []string{"*"}}}}
 	r.Ref.Field = cmp.Or(r.Ref.Field, "outbound["+at+"]")
-	t.listen(l, d.protocol, r, d.ref, d.service)
-}
-
-// ownProtocols are names of ports whose servers speak first, or no HTTP, and what a port number alone is taken for where
-// nothing is said.
-var ownProtocols = map[string]model.Protocol{
-	"http": model.HTTP, "http2": model.H2C, "h2c": model.H2C, "grpc": model.H2C,
-	"https": model.TCP, "tls": model.TCP, "tcp": model.TCP, "mysql": model.TCP, "mongo": model.TCP, "redis": model.TCP, "postgres": model.TCP, "amqp": model.TCP, "smtp": model.TCP,
-}
-
-var ownPorts = []int32{25, 443, 587, 3306, 4444, 5432, 6379, 9300, 11211}
-
-// meshProtocol is what a port of a Service speaks: as its appProtocol says, else its name up to the first "-", else its
-// number, else it is unknown.
-func meshProtocol(p *corev1.ServicePort) model.Protocol {
-	if p.AppProtocol != nil && *p.AppProtocol != "" {
-		return portProtocol(p)
+	if !t.serve(l, d, r.Attachments) {
+		t.listen(l, d.protocol, r, d.ref, d.service)
 	}
-	name, _, _ := strings.Cut(p.Name, "-")
-	if known, ok := ownProtocols[name]; ok {
-		return known
-	}
-	if slices.Contains(ownPorts, p.Port) {
-		return model.TCP
-	}
-	return unknown
 }
 
 func isTCP(p *corev1.ServicePort) bool { return p.Protocol == "" || p.Protocol == corev1.ProtocolTCP }

@@ -43,6 +43,8 @@ type Options struct {
 	Strict func(namespace string, labels map[string]string) bool
 	// TrustDomain is that of the identities.
 	TrustDomain string
+	// Routes are about what the pod sends to Services.
+	Routes Routes
 }
 
 // Forward is where connections to a port of a Service are accepted.
@@ -65,7 +67,7 @@ func Translate(set *resource.Set, o Options) (model.Config, []resource.Finding) 
 	if o.Name == "" {
 		return model.Config{}, nil
 	}
-	t := &translator{set: set, options: o, pod: o.Pod(set)}
+	t := &translator{set: set, options: o, pod: o.Pod(set), routes: o.Routes, clients: o.Namespace}
 	if t.pod == nil {
 		ref := model.Ref{Kind: model.KindPod, Namespace: o.Namespace, Name: o.Name}
 		why, fix := set.Missing(set.Kinds().Key(ref))
@@ -91,6 +93,8 @@ type translator struct {
 	set      *resource.Set
 	options  Options
 	pod      *workload.Pods
+	routes   Routes
+	clients  string // the namespace of those that the routes are for
 	cfg      model.Config
 	findings []resource.Finding
 }
@@ -123,7 +127,7 @@ const unknown model.Protocol = ""
 func (t *translator) ports() []podPort {
 	services := slices.Clone(t.set.Services)
 	sortServices(services)
-	out := portsOf(t.pod, services, portProtocol)
+	out := portsOf(t.pod, services, resource.WrittenProtocol)
 	for n := range t.options.Inbound {
 		if !slices.ContainsFunc(out, func(p podPort) bool { return p.number == n }) {
 			t.report(t.ref(""), resource.Problem(codePortNotFound, "PortNotFound", "",
@@ -167,18 +171,6 @@ func portsOf(pod *workload.Pods, services []*corev1.Service, speaks func(*corev1
 	}
 	slices.SortFunc(out, func(a, b podPort) int { return cmp.Compare(a.number, b.number) })
 	return out
-}
-
-// portProtocol is what a port of a Service speaks.
-func portProtocol(p *corev1.ServicePort) model.Protocol {
-	app, ok := resource.ParseAppProtocol(p.AppProtocol)
-	if !ok {
-		return model.TCP
-	}
-	if app.TLS {
-		return model.TCP // the application's own TLS is not ended here
-	}
-	return app.Protocol
 }
 
 // inbound makes a listener in front of each port of the pod.
@@ -285,7 +277,7 @@ func (t *translator) outbound() {
 		route := model.Route{Ref: ref, ClientCertificate: Identity, Attachments: []model.Attachment{{Listener: name, Hostnames: t.hostnames(s)}}}
 		for i := range s.Spec.Ports {
 			p := &s.Spec.Ports[i]
-			if !isTCP(p) || portProtocol(p) == model.TCP {
+			if !isTCP(p) || resource.WrittenProtocol(p) == model.TCP {
 				continue
 			}
 			of := ref
