@@ -25,6 +25,19 @@ kind: Service
 metadata: {namespace: shop, name: queue}
 spec: {clusterIP: 10.96.0.12, ports: [{port: 5672}]}
 ---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {namespace: shop, name: web-v2-1, labels: {kubernetes.io/service-name: web-v2}}
+addressType: IPv4
+ports: [{name: "", port: 8080}]
+endpoints: [{addresses: [10.0.0.20], targetRef: {kind: Pod, namespace: shop, name: meshed-1}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {namespace: shop, name: meshed-1, annotations: {weirmesh.github.io/sidecar: '{}'}}
+spec: {serviceAccountName: meshed, containers: [{name: c, ports: [{containerPort: 8080}]}], initContainers: [{name: weir-sidecar, restartPolicy: Always}]}
+status: {podIP: 10.0.0.20}
+---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: producer, namespace: shop}
@@ -87,8 +100,14 @@ func TestRoutesOfServicesAreTheirClients(t *testing.T) {
 			t.Errorf("%s to %s: %v, %s, detects %t, routes %q, %d services", x.clients, x.to, err, l.Protocol, l.Detect, routesTo(c), len(c.Services))
 		}
 		for _, r := range c.Routes {
-			if r.ClientCertificate != model.WorkloadIdentity || len(r.Attachments) != 1 || r.Attachments[0].Hostnames[0] != "*" {
+			if len(r.Attachments) != 1 || r.Attachments[0].Hostnames[0] != "*" {
 				t.Errorf("%s to %s: %+v", x.clients, x.to, r)
+			}
+			secured := slices.ContainsFunc(c.Services, func(s model.Service) bool {
+				return s.Name == r.Rules[0].Backends[0].Service && s.TLS != nil && len(s.TLS.Pods) == 1
+			})
+			if meshed := r.Rules[0].Backends[0].Service == "shop/web-v2:8080"; secured != meshed || meshed != (r.ClientCertificate == model.WorkloadIdentity) {
+				t.Errorf("%s to %s: by the pods' identities %t, certificate %q", x.clients, x.to, secured, r.ClientCertificate)
 			}
 		}
 		all, left := s.Outbound(x.clients)
