@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirmesh/weir/internal/dialect/core"
+	"github.com/weirmesh/weir/internal/dialect/gateway"
 	"github.com/weirmesh/weir/internal/dialect/goldentest"
 	"github.com/weirmesh/weir/internal/dialect/sidecar"
 	"github.com/weirmesh/weir/internal/dialect/smi"
@@ -27,6 +28,10 @@ var cases = map[string]sidecar.Options{
 	},
 	"no-pod":     {Namespace: "shop", Name: "gone"},
 	"no-address": {Namespace: "shop", Name: "web"},
+	"routed": {
+		Namespace: "shop", Name: "web", Outbound: at("127.0.0.1:15001"),
+		Forwards: []sidecar.Forward{{Address: at("127.0.0.1:8001"), Namespace: "shop", Name: "api", Port: 80}, {Address: at("127.0.0.1:5432"), Namespace: "shop", Name: "db", Port: 5432}},
+	},
 	"redirected": {Namespace: "shop", Name: "web-1"},
 }
 
@@ -41,9 +46,12 @@ func TestTranslateGoldens(t *testing.T) {
 		o.TrustDomain = "cluster.local"
 		services, _, _ := (&core.Translator{}).Translate(set)
 		splits, _, _, _ := smi.Translate(set, smi.Options{Serve: []string{"none"}})
+		routes := &gateway.Translator{Options: gateway.Options{Mesh: true}}
+		routes.Translate(set)
+		o.Routes = sidecar.NewRoutes(routes.ServiceRoutes())
 		config, found := sidecar.Translate(set, o)
 		if name == "redirected" {
-			x := sidecar.NewIndex(set, o.TrustDomain, nil, nil, nil)
+			x := sidecar.NewIndex(set, o.TrustDomain, nil, o.Routes, nil)
 			config, found = x.Sidecar(o.Namespace, o.Name), x.Findings()
 			config.Services = append(config.Services, x.Shared().Services...)
 			outbound := x.Outbound(o.Namespace)

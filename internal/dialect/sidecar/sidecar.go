@@ -264,39 +264,6 @@ func (t *translator) rule(ref model.Ref, kind model.RouteKind, service string) m
 
 var anyPath = model.Match{Path: model.PathMatch{Type: model.Prefix, Value: "/"}}
 
-// outbound makes a listener for the pod's own requests, with a route to every Service by its host names. A Service's
-// first port of HTTP is the one for hosts without a port; requests for the others name them.
-func (t *translator) outbound() {
-	if !t.options.Outbound.IsValid() {
-		return
-	}
-	name := fmt.Sprintf("%s/%s/outbound", t.options.Namespace, t.options.Name)
-	t.cfg.Listeners = append(t.cfg.Listeners, t.listener(name, t.options.Outbound))
-	for _, s := range t.set.Services {
-		ref := model.Ref{Kind: model.KindService, Namespace: s.Namespace, Name: s.Name}
-		route := model.Route{Ref: ref, ClientCertificate: Identity, Attachments: []model.Attachment{{Listener: name, Hostnames: t.hostnames(s)}}}
-		for i := range s.Spec.Ports {
-			p := &s.Spec.Ports[i]
-			if !isTCP(p) || resource.WrittenProtocol(p) == model.TCP {
-				continue
-			}
-			of := ref
-			of.Field = model.FieldAt("spec.ports", i)
-			r := t.rule(of, model.RouteHTTP, model.ServiceName(s.Namespace, s.Name, p.Port))
-			r.Name = fmt.Sprint(p.Port)
-			if len(route.Rules) > 0 { // the first rule has every request that names no other port, without looking at its host again
-				named := anyPath
-				named.Headers = []model.ValueMatch{{Type: model.Regex, Name: "host", Value: fmt.Sprintf(`[^:]*:%d`, p.Port)}}
-				r.Matches = []model.Match{named}
-			}
-			route.Rules = append(route.Rules, r)
-		}
-		if len(route.Rules) > 0 {
-			t.cfg.Routes = append(t.cfg.Routes, route)
-		}
-	}
-}
-
 // hostnames are those that the pod calls a Service by. The bare name is for the Services of its own namespace.
 func (t *translator) hostnames(s *corev1.Service) []string {
 	full := s.Name + "." + s.Namespace
@@ -322,9 +289,13 @@ func (t *translator) forward(f *Forward) {
 	name := fmt.Sprintf("%s/%s/forward/%s", t.options.Namespace, t.options.Name, f.Address)
 	l := t.listener(name, f.Address)
 	l.Protocol = model.TCP
+	at := []model.Attachment{{Listener: name, Hostnames: []string{"*"}}}
+	if t.serve(l, destination{service: model.ServiceName(f.Namespace, f.Name, f.Port), protocol: model.TCP, ref: ref}, at) {
+		return
+	}
 	route := model.Route{
 		Ref: model.Ref{Kind: t.pod.Kind, Namespace: t.pod.Namespace, Name: t.pod.Name, Field: "forward[" + f.Address.String() + "]"}, Kind: model.RouteTCP, ClientCertificate: Identity,
-		Attachments: []model.Attachment{{Listener: name, Hostnames: []string{"*"}}},
+		Attachments: at,
 	}
 	route.Rules = []model.Rule{t.rule(ref, model.RouteTCP, model.ServiceName(f.Namespace, f.Name, f.Port))}
 	t.cfg.Listeners, t.cfg.Routes = append(t.cfg.Listeners, l), append(t.cfg.Routes, route)
