@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -101,13 +102,17 @@ func follow(t *testing.T, seed uint64, options gateway.Options, all *resource.Se
 	translator := gateway.Translator{Options: options}
 	type result struct {
 		Config   model.Config
+		Services []model.ServiceRoute
 		Statuses []resource.Status
 		Findings []resource.Finding
 	}
 	var got, want result
 	for i, set := 0, all; i < steps; i, set = i+1, h.next(set) {
 		got.Config, got.Statuses, got.Findings = translator.Translate(set)
-		want.Config, want.Statuses, want.Findings = (&gateway.Translator{Options: options}).Translate(set)
+		got.Services = translator.ServiceRoutes()
+		once := &gateway.Translator{Options: options}
+		want.Config, want.Statuses, want.Findings = once.Translate(set)
+		want.Services = once.ServiceRoutes()
 		if !reflect.DeepEqual(want, got) {
 			t.Fatalf("step %d of seed %d: what is remembered made a difference:\n%s", i, seed,
 				goldentest.Diff(goldentest.Marshal(t, want), goldentest.Marshal(t, got)))
@@ -119,7 +124,7 @@ func TestTranslatorSaysWhatTranslateSays(t *testing.T) {
 	for _, g := range goldentest.All(t, leastGoldens) {
 		set := goldentest.Load(t, g)
 		for seed, separate := range []bool{false, true} {
-			options := gateway.Options{ProxyPerGateway: separate}
+			options := gateway.Options{ProxyPerGateway: separate, Mesh: separate}
 			if separate {
 				options.Names = &resource.HostNames{Suffixes: []string{"example.com"}}
 			}
@@ -128,7 +133,7 @@ func TestTranslatorSaysWhatTranslateSays(t *testing.T) {
 	}
 }
 
-// TestTranslatorWhereRoutesCompete has routes of all kinds, of few hostnames and ages, at the same few listeners.
+// TestTranslatorWhereRoutesCompete has routes of all kinds, of few hostnames and ages, at the same few listeners and Services.
 func TestTranslatorWhereRoutesCompete(t *testing.T) {
 	for seed := range uint64(size.Of(4, 40)) {
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -145,6 +150,11 @@ func TestTranslatorWhereRoutesCompete(t *testing.T) {
 			}
 			all.Gateways = append(all.Gateways, g)
 		}
+		for i := range 2 {
+			s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("s%d", i)}}
+			s.Spec.Ports = []corev1.ServicePort{{Port: 81}, {Port: 82}}
+			all.Services = append(all.Services, s)
+		}
 		meta := func(kind string, i int) metav1.ObjectMeta {
 			return metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("%s%d", strings.ToLower(kind), i), CreationTimestamp: metav1.Unix(r.Int64N(5), 0)}
 		}
@@ -152,6 +162,14 @@ func TestTranslatorWhereRoutesCompete(t *testing.T) {
 			var out gatewayv1.CommonRouteSpec
 			for i := range 1 + r.IntN(2) {
 				out.ParentRefs = append(out.ParentRefs, gatewayv1.ParentReference{Name: gatewayv1.ObjectName(fmt.Sprintf("g%d", i))})
+			}
+			for i := range r.IntN(3) {
+				group, kind := gatewayv1.Group(""), gatewayv1.Kind("Service")
+				ref := gatewayv1.ParentReference{Group: &group, Kind: &kind, Name: gatewayv1.ObjectName(fmt.Sprintf("s%d", i))}
+				if port := gatewayv1.PortNumber(80 + r.IntN(3)); port > 80 {
+					ref.Port = &port
+				}
+				out.ParentRefs = append(out.ParentRefs, ref)
 			}
 			return out
 		}
@@ -177,7 +195,7 @@ func TestTranslatorWhereRoutesCompete(t *testing.T) {
 				CommonRouteSpec: parents(), Rules: []gatewayv1.TCPRouteRule{{}},
 			}})
 		}
-		follow(t, seed, gateway.Options{ProxyPerGateway: seed%2 == 0, ExclusiveHostnames: seed%3 == 0}, all, 100)
+		follow(t, seed, gateway.Options{ProxyPerGateway: seed%2 == 0, ExclusiveHostnames: seed%3 == 0, Mesh: seed%4 > 0}, all, 100)
 	}
 }
 
