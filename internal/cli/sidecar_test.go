@@ -63,9 +63,11 @@ func (m *meshed) cart(args ...string) *weirtest.Process {
 }
 
 // client starts the sidecar of a client, and returns a client that calls through it.
-func (m *meshed) client(name string) *http.Client {
+func (m *meshed) client(name string) *http.Client { return m.clientOf("shop/" + name) }
+
+func (m *meshed) clientOf(pod string) *http.Client {
 	at := fmt.Sprintf("127.0.0.1:%d", weirtest.FreePort(m.t))
-	weirtest.Run(m.t, "--as", "shop/"+name, "--identity", m.trust, "--outbound", at, m.dir)
+	weirtest.Run(m.t, "--as", pod, "--identity", m.trust, "--outbound", at, m.dir)
 	through := &url.URL{Scheme: "http", Host: at}
 	c := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(through)}, Timeout: 30 * time.Second}
 	m.t.Cleanup(c.CloseIdleConnections)

@@ -217,10 +217,28 @@ func emitServiceRoutes(r *route) (all []model.ServiceRoute) {
 			}
 		}
 	}
-	out := model.Route{Ref: r.ref, Created: created(r.meta), Kind: r.carries, PathPolicy: r.pathPolicy, Rules: r.rules}
+	out := model.Route{Ref: r.ref, Created: created(r.meta), Kind: r.carries, PathPolicy: r.pathPolicy}
 	for at := range maps.Keys(only) {
+		out.Rules = backToPort(r.rules, at.number)
 		all = append(all, model.ServiceRoute{Service: model.ServiceName(at.service.namespace, at.service.name, at.number), Clients: at.clients, Only: only[at], Route: out})
 	}
 	model.SortServiceRoutes(all)
 	return all
+}
+
+// backToPort are rules whose redirects that keep the port (HTTPRequestRedirectFilter.port) keep the Service's, wherever a sidecar
+// accepts the requests.
+func backToPort(rules []model.Rule, port int32) []model.Rule {
+	cloned := false
+	for i := range rules {
+		if r := rules[i].Filters.Redirect; r != nil && r.Port == 0 && r.Scheme == "" {
+			if !cloned {
+				rules, cloned = slices.Clone(rules), true
+			}
+			back := *r
+			back.Port = port
+			rules[i].Filters.Redirect = &back
+		}
+	}
+	return rules
 }
