@@ -21,7 +21,7 @@ alone=${E2EALONE:-'RestartFailsNoRequest$|OverADrainedNode$|WithoutController$|O
 
 # Most of the tests wait most of the time, so more of them run than there are processors.
 e2e() { (cd ../conformance/e2e && exec "$bin/e2e.test" -test.v -test.timeout=30m -test.parallel=4 ${E2EFLAGS:-} "$@"); }
-suite() { (cd ../conformance && exec "$bin/conformance.test" -test.run=TestConformance -test.v -test.timeout=2h -test.parallel=8 "$@"); }
+suite() { (cd ../conformance && exec "$bin/conformance.test" -test.run='Conformance$' -test.v -test.timeout=2h -test.parallel=8 "$@"); }
 others() { (! $e2e || e2e -test.skip="$alone") && (! $suite || suite "$@"); }
 export bin alone e2e suite
 export -f e2e suite others
@@ -35,6 +35,7 @@ tell() {
 
 cd test/cluster
 images=(-image weir -image conformance)
+if $suite && [[ " $* " != *' -test.short '* ]]; then images+=(-image mesh); fi
 beside=
 if $e2e; then
 	# The same images, although the suite's are not needed: what one cluster builds the other imports.

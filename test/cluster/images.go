@@ -3,9 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
 	"hash/fnv"
 	"io/fs"
+	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,12 +29,15 @@ import (
 const (
 	weirImage        = "weir"        // Weir of this tree, under the name weirName, and its proxy alone, under proxyName
 	conformanceImage = "conformance" // what the Gateway API's conformance suite runs pods of
+	meshImage        = "mesh"        // what its tests of meshes run pods of
 
 	weirName   = "weir:dev"
 	proxyName  = "weir-proxy:dev"
 	callerName = "caller:dev" // services and a client for tests, beside Weir
 	inpodName  = "inpod:dev"  // ways around access control, and what judges them
 	echoName   = "echo-basic:dev"
+
+	advancedName = "echo-advanced:dev"
 )
 
 // builder builds images into a folder of their own for each tree, as several may be used at once.
@@ -73,12 +81,19 @@ func (b *builder) build(ctx context.Context, named []string, node bool) (files [
 		programs = append(programs, image.Program{Dir: b.source, Package: "./caller", Tags: []string{callerName}},
 			image.Program{Dir: filepath.Join(b.source, "../.."), Package: "./test/access/inpod", Tags: []string{inpodName}})
 	}
+	if slices.Contains(named, meshImage) {
+		program, err := b.mesh(ctx)
+		if err != nil {
+			return nil, err
+		}
+		programs = append(programs, program)
+	}
 	if files, err = image.Build(ctx, b.dir, programs...); err != nil {
 		return nil, err
 	}
 	for _, name := range named {
 		switch name {
-		case conformanceImage:
+		case conformanceImage, meshImage:
 		case weirImage:
 			for _, name := range []string{weirName, proxyName} {
 				file, err := b.weir(ctx, name)
@@ -121,6 +136,32 @@ func (b *builder) programs(ctx context.Context, conformance, onNode bool) ([]ima
 		programs = append(programs, dns)
 	}
 	return programs, nil
+}
+
+// mesh is the application of the conformance suite's tests of meshes. It has a certificate for its own TLS.
+func (b *builder) mesh(ctx context.Context) (image.Program, error) {
+	const commands = "istio.io/istio/pkg/test/echo/cmd/"
+	names, err := suiteImages(ctx, filepath.Join(b.source, "../conformance"))
+	if err != nil {
+		return image.Program{}, err
+	}
+	certificate, key, err := selfSigned()
+	return image.Program{
+		Dir: filepath.Join(b.source, "../echo"), Package: commands + "server", Also: []string{commands + "client"}, Tags: append([]string{advancedName}, names["echo-advanced"]...),
+		Files: map[string][]byte{"cert.crt": certificate, "cert.key": key},
+	}, err
+}
+
+// selfSigned is a certificate that nobody checks, the same each time, so that the image is.
+func selfSigned() (certificate, key []byte, err error) {
+	private := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "echo"}, DNSNames: []string{"echo"}, NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}
+	der, err := x509.CreateCertificate(nil, template, template, private.Public(), private)
+	if err != nil {
+		return nil, nil, err
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), err
 }
 
 // suite is the module of the Gateway API's conformance tests.

@@ -36,7 +36,7 @@ A whole cluster with one node and real pods, in namespaces of its own (Linux, ro
   cluster kill [-name NAME] CONTAINER...               kill the processes of containers, named by the ids of their runtime
   cluster import [-name NAME] IMAGE...                 import images
 
-An IMAGE is a file, "weir" (weir:dev and weir-proxy:dev, of this tree), or "conformance" (what the Gateway API's conformance suite runs).
+An IMAGE is a file, "weir" (weir:dev and weir-proxy:dev, of this tree), "conformance" (what the Gateway API's conformance suite runs), or "mesh" (what its tests of meshes run).
 `
 
 func main() {

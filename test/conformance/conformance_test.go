@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,11 +26,35 @@ const (
 	usable, unusable = "10.250.0.127", "10.250.0.200"
 )
 
-// TestConformance runs the suite: the whole of both profiles, with "-short" a selection, with "-run-test" one test. It takes the suite's
-// own flags too. The report of a whole run is the file -report-output.
+// TestConformance runs the suite: the whole of the profiles of Gateways, with "-short" a selection, with "-run-test" one test. It takes the
+// suite's own flags too. The report of a whole run is the file -report-output.
 func TestConformance(t *testing.T) {
-	if !install.InCluster() {
-		t.Skip("it needs a cluster of its own: \"make conformance\"")
+	opts := options(t, profiles(), everything())
+	opts.UsableNetworkAddresses = []gatewayv1.GatewaySpecAddress{address(usable)}
+	opts.UnusableNetworkAddresses = []gatewayv1.GatewaySpecAddress{address(unusable)}
+	if testing.Short() {
+		opts.SkipTests = append(opts.SkipTests, others(short)...)
+	}
+	run(t, opts, profiles())
+}
+
+// TestMeshConformance runs all tests of meshes, also those that count in no profile, with "-run-test" one of them. Its report is beside the
+// other one, with -mesh at the end of its name.
+func TestMeshConformance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the end-to-end tests show the same of sidecars")
+	}
+	opts := options(t, meshProfiles(), meshFeatures(tests.ConformanceTests))
+	opts.NamespaceLabels = map[string]string{"weirmesh.github.io/inject": "enabled"}
+	if opts.ReportOutputPath != "" {
+		opts.ReportOutputPath = strings.TrimSuffix(opts.ReportOutputPath, ".yaml") + "-mesh.yaml"
+	}
+	run(t, opts, meshProfiles())
+}
+
+func run(t *testing.T, opts suite.ConformanceOptions, profiles []suite.ConformanceProfile) {
+	if opts.RunTest != "" && slices.ContainsFunc(meshTests(tests.ConformanceTests), func(test suite.ConformanceTest) bool { return test.ShortName == opts.RunTest }) != (opts.NamespaceLabels != nil) {
+		t.Skipf("%s is none of these tests", opts.RunTest)
 	}
 	if err := install.Definitions(t.Context()); err != nil {
 		t.Fatal(err)
@@ -37,11 +62,21 @@ func TestConformance(t *testing.T) {
 	if err := install.Weir(t.Context(), top); err != nil {
 		t.Fatal(err)
 	}
-	opts := options(t)
+	if opts.ReportOutputPath != "" {
+		version, err := install.Version(t.Context(), top)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opts.Implementation.Organization = "weirmesh"
+		opts.Implementation.Project = "weir"
+		opts.Implementation.URL = "https://github.com/weirmesh/weir"
+		opts.Implementation.Version = version
+		opts.Implementation.Contact = []string{"https://github.com/weirmesh/weir/issues"}
+	}
 	began := time.Now()
 	t.Cleanup(func() {
 		if opts.ReportOutputPath != "" {
-			if err := errors.Join(os.Chmod(opts.ReportOutputPath, 0o644), whole(opts.ReportOutputPath)); err != nil {
+			if err := errors.Join(os.Chmod(opts.ReportOutputPath, 0o644), whole(opts.ReportOutputPath, profiles)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -59,7 +94,10 @@ func TestConformance(t *testing.T) {
 }
 
 // options are the suite's defaults and flags, and ours where no flag is given.
-func options(t *testing.T) suite.ConformanceOptions {
+func options(t *testing.T, profiles []suite.ConformanceProfile, features suite.FeaturesSet) suite.ConformanceOptions {
+	if !install.InCluster() {
+		t.Skip("it needs a cluster of its own: \"make conformance\"")
+	}
 	opts := conformance.DefaultOptions(t)
 	given := make(map[string]bool)
 	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
@@ -67,33 +105,17 @@ func options(t *testing.T) suite.ConformanceOptions {
 		opts.GatewayClassName = install.Class
 	}
 	if !given["supported-features"] {
-		opts.SupportedFeatures = everything().UnsortedList()
+		opts.SupportedFeatures = features.UnsortedList()
 		slices.Sort(opts.SupportedFeatures)
 	}
 	if !given["conformance-profiles"] {
-		for _, p := range profiles() {
+		for _, p := range profiles {
 			opts.ConformanceProfiles = append(opts.ConformanceProfiles, p.Name)
 		}
-	}
-	opts.UsableNetworkAddresses = []gatewayv1.GatewaySpecAddress{address(usable)}
-	opts.UnusableNetworkAddresses = []gatewayv1.GatewaySpecAddress{address(unusable)}
-	if testing.Short() {
-		opts.SkipTests = append(opts.SkipTests, others(short)...)
 	}
 	// A run of a part gives no report, which would say that the rest was skipped.
 	if testing.Short() || opts.RunTest != "" {
 		opts.ReportOutputPath = ""
-	}
-	if opts.ReportOutputPath != "" {
-		version, err := install.Version(t.Context(), top)
-		if err != nil {
-			t.Fatal(err)
-		}
-		opts.Implementation.Organization = "weirmesh"
-		opts.Implementation.Project = "weir"
-		opts.Implementation.URL = "https://github.com/weirmesh/weir"
-		opts.Implementation.Version = version
-		opts.Implementation.Contact = []string{"https://github.com/weirmesh/weir/issues"}
 	}
 	return opts
 }

@@ -1,12 +1,42 @@
 package conformance
 
 import (
+	"slices"
+
 	"sigs.k8s.io/gateway-api/conformance/utils/suite"
+	"sigs.k8s.io/gateway-api/pkg/features"
 )
 
 // profiles that Weir claims, whole.
 func profiles() []suite.ConformanceProfile {
 	return []suite.ConformanceProfile{suite.GatewayHTTPConformanceProfile, suite.GatewayGRPCConformanceProfile, suite.GatewayTCPConformanceProfile}
+}
+
+// meshProfiles are those of meshes, whole too.
+func meshProfiles() []suite.ConformanceProfile {
+	return []suite.ConformanceProfile{suite.MeshHTTPConformanceProfile, suite.MeshGRPCConformanceProfile}
+}
+
+// meshTests are the tests of meshes. Some need features that no profile of meshes has, so that no profile counts them.
+func meshTests(all []suite.ConformanceTest) (of []suite.ConformanceTest) {
+	for _, test := range all {
+		if slices.Contains(test.Features, features.SupportMesh) {
+			of = append(of, test)
+		}
+	}
+	return of
+}
+
+// meshFeatures are all that they need.
+func meshFeatures(all []suite.ConformanceTest) suite.FeaturesSet {
+	needed := make(suite.FeaturesSet)
+	for _, test := range meshTests(all) {
+		needed.Insert(test.Features...)
+	}
+	for _, p := range meshProfiles() {
+		needed = needed.Union(p.CoreFeatures).Union(p.ExtendedFeatures)
+	}
+	return needed
 }
 
 // everything is each feature of the profiles, extended ones too: what is tested does not depend on what Weir says it supports.

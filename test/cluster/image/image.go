@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -29,6 +31,9 @@ type Program struct {
 	Package string
 	// Tags are the image's names.
 	Tags []string
+	// Also are main packages of which the image has the programs too, and Files what else it has, by path. The image's program is the first.
+	Also  []string
+	Files map[string][]byte
 }
 
 // Build the programs and write an image of each to dir; the files' names are returned.
@@ -52,34 +57,47 @@ func (p Program) build(ctx context.Context, dir string) (string, error) {
 	if base == "." {
 		base = filepath.Base(p.Dir)
 	}
-	binary := filepath.Join(dir, base)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, p.Package)
-	cmd.Dir = p.Dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS=linux", "GOARCH="+runtime.GOARCH)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build %s: %w: %s", p.Package, err, bytes.TrimSpace(out))
-	}
-	program, err := os.ReadFile(binary)
-	if err != nil {
-		return "", err
-	}
-	file := binary + ".tar"
-	return file, write(file, base, program, p.Tags)
-}
-
-// write an image that holds the program at the root and starts it.
-func write(file, base string, program []byte, tags []string) error {
-	var content bytes.Buffer
-	w := tar.NewWriter(&content)
-	for _, f := range []struct {
-		header tar.Header
-		data   []byte
-	}{
+	file := filepath.Join(dir, base+".tar")
+	content := []entry{
 		{tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}, nil},
 		{tar.Header{Name: "etc/", Typeflag: tar.TypeDir, Mode: 0o755}, nil},
 		{tar.Header{Name: "etc/passwd", Typeflag: tar.TypeReg, Mode: 0o644}, []byte("root:x:0:0::/:/\nnonroot:x:65532:65532::/:/\n")},
-		{tar.Header{Name: base, Typeflag: tar.TypeReg, Mode: 0o755}, program},
-	} {
+	}
+	for _, path := range slices.Sorted(maps.Keys(p.Files)) {
+		content = append(content, entry{tar.Header{Name: path, Typeflag: tar.TypeReg, Mode: 0o644}, p.Files[path]})
+	}
+	for _, of := range append([]string{p.Package}, p.Also...) {
+		name := base
+		if of != p.Package {
+			name = filepath.Base(of)
+		}
+		binary := filepath.Join(dir, name)
+		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, of)
+		cmd.Dir = p.Dir
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS=linux", "GOARCH="+runtime.GOARCH)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("go build %s: %w: %s", of, err, bytes.TrimSpace(out))
+		}
+		program, err := os.ReadFile(binary)
+		if err != nil {
+			return "", err
+		}
+		content = append(content, entry{tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o755}, program})
+	}
+	return file, write(file, base, content, p.Tags)
+}
+
+// entry is a file of an image.
+type entry struct {
+	header tar.Header
+	data   []byte
+}
+
+// write an image that holds the files and starts the one named base.
+func write(file, base string, files []entry, tags []string) error {
+	var content bytes.Buffer
+	w := tar.NewWriter(&content)
+	for _, f := range files {
 		f.header.Size = int64(len(f.data))
 		err := w.WriteHeader(&f.header)
 		if _, writeErr := w.Write(f.data); err != nil || writeErr != nil {
