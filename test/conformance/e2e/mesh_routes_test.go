@@ -22,7 +22,7 @@ func TestRoutesOfServices(t *testing.T) {
 	for _, w := range []*world{w, office} {
 		w.kubectl("", "label", "namespace", w.namespace, "weirmesh.github.io/inject=enabled")
 	}
-	w.callers("front", "one", "two")
+	w.callers("front", "fresh", "one", "two")
 	office.callers("desk")
 	w.apply(`
 apiVersion: v1
@@ -81,10 +81,10 @@ spec:
 			return nil
 		})
 	}
-	// Weights are met exactly, from one client and another.
-	for _, from := range []string{"front", "front"} {
-		if n := counts(w.call(from, "get", "http://whole/parts", "100")); n["200 one"] != 75 || n["200 two"] != 25 {
-			t.Errorf("%s: %v, want 75 and 25", from, n)
+	// Weights are met exactly in each block of a client's requests, of which it has sent none before.
+	for range 2 {
+		if n := counts(w.call("fresh", "get", "http://whole/parts", "100")); n["200 one"] != 75 || n["200 two"] != 25 {
+			t.Errorf("%v, want 75 and 25", n)
 		}
 	}
 	if n := counts(office.call("desk", "get", "http://whole.e2e-routes/parts", "20")); n["200 two"] != 20 {
