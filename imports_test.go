@@ -124,7 +124,7 @@ var importTable = map[string][]string{
 		"internal/curl", "internal/dialect/gateway", "internal/finding", "internal/model", "internal/exchange", "internal/mirror", "internal/resource", "internal/routing", "internal/screen", "internal/telemetry",
 	},
 	"internal/explain/access": {
-		"internal/curl", "internal/dialect/access", "internal/exchange", "internal/finding", "internal/http1", "internal/identity/spiffe", "internal/model", "internal/policy", "internal/resource", "internal/routing", "internal/screen", "internal/visible", "internal/workload",
+		"internal/curl", "internal/dialect/access", "internal/exchange", "internal/explain", "internal/finding", "internal/http1", "internal/identity/spiffe", "internal/model", "internal/policy", "internal/resource", "internal/routing", "internal/screen", "internal/visible", "internal/workload",
 	},
 	"internal/toy": {},
 	"internal/standalone": {

@@ -45,6 +45,7 @@ or a cluster; --target sets it.`,
 	}
 	output := outputFlag(cmd, "text", "json", "markdown")
 	options, target := translation(s, cmd), targetFlag(cmd)
+	options.Calls = true
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		var sides [2]diffSide
 		for i, path := range args {

@@ -18,6 +18,9 @@ import (
 // accessServed is what was read, for questions about access.
 func (l *look) accessServed() *access.Served {
 	s := &access.Served{Config: l.Config, Set: l.set, TrustDomain: l.trustDomain, Origin: l.served().Origin}
+	if l.Calls != nil {
+		s.Calls = l.Calls.To
+	}
 	if l.Sidecars != nil {
 		s.Mesh = true
 		for _, g := range l.Gateways {

@@ -58,6 +58,7 @@ func load(paths []string, stdin io.Reader, options control.Options, target *flag
 		return nil, control.Result{}, aim{}, &exitError{exitUsage, err}
 	}
 	meant := choose(target, set)
+	options.Calls = true
 	result, err := options.For(meant.Target).Translate(set)
 	return set, result, meant, err
 }

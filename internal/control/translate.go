@@ -30,6 +30,8 @@ type Result struct {
 	Invalid map[model.Owner]error
 	// Sidecars makes configurations of sidecars; nil without Options.Mesh.
 	Sidecars *Sidecars
+	// Calls makes configurations for what pods send to Services; nil without Options.Mesh and Options.Calls.
+	Calls *Calls
 }
 
 // owners are those who are to have a configuration, be it an empty one.
@@ -64,6 +66,8 @@ type Options struct {
 	Sidecar sidecar.Options
 	// Mesh has results and reports make configurations for sidecars of the set's pods.
 	Mesh bool
+	// Calls has routes judged whose parents are Services, and what pods send to Services asked for, whoever serves it.
+	Calls bool
 	// Deny and TrustDomain are those of access.Options.
 	Deny        model.Deny
 	TrustDomain string
@@ -95,7 +99,7 @@ func NewTranslator(o Options) *Translator {
 	for _, d := range o.dialects() {
 		t.translates = append(t.translates, d.New(dialect.Options{
 			Serve: o.Serve, ProxyPerGateway: o.ProxyPerGateway, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies, ExclusiveHostnames: o.ExclusiveHostnames,
-			Deny: o.Deny, TrustDomain: o.TrustDomain, Sidecar: o.Sidecar, Mesh: o.Mesh, SubjectNames: o.SubjectNames,
+			Deny: o.Deny, TrustDomain: o.TrustDomain, Sidecar: o.Sidecar, Mesh: o.Mesh, Calls: o.Calls, SubjectNames: o.SubjectNames,
 		}))
 	}
 	return t
@@ -132,10 +136,13 @@ func (t *Translator) Translate(set *resource.Set) (Result, error) {
 		uses = append(uses, of.Uses...)
 	}
 	r.Findings = set.Unused(r.Findings, uses)
-	if t.options.Mesh {
+	switch {
+	case t.options.Mesh:
 		t.sidecars = newSidecars(set, t.options, configs, known.AtServices, t.sidecars)
-		r.Sidecars = t.sidecars
+		r.Sidecars, r.Calls = t.sidecars, &Calls{t.sidecars}
 		r.Findings = append(r.Findings, r.Sidecars.index.Findings()...)
+	case t.options.Calls:
+		r.Calls = &Calls{newSidecars(set, t.options, configs, known.AtServices, nil)}
 	}
 	config := model.Merge(configs...)
 	if r.Sidecars != nil {

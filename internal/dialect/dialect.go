@@ -54,6 +54,8 @@ type Options struct {
 	Sidecar sidecar.Options
 	// Mesh says that configurations for sidecars of the set's pods are made of the results.
 	Mesh bool
+	// Calls says that what pods send to Services is asked for, whoever serves it.
+	Calls bool
 	// TrustedProxies is gateway.Options.TrustedProxies, and for listeners that no Gateway has.
 	TrustedProxies []netip.Prefix
 	// SubjectNames is tlsconfig.Options.Grants.
@@ -105,7 +107,7 @@ func All() List {
 			}
 		}},
 		{"gateway", gateway.Kinds(), gateway.Codes(), func(o Options) func(*resource.Set, Known) Result {
-			t := &gateway.Translator{Options: gateway.Options{ProxyPerGateway: o.ProxyPerGateway, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies, ExclusiveHostnames: o.ExclusiveHostnames, Mesh: o.Mesh || o.Partial || o.Sidecar.Name != ""}}
+			t := &gateway.Translator{Options: gateway.Options{ProxyPerGateway: o.ProxyPerGateway, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies, ExclusiveHostnames: o.ExclusiveHostnames, Mesh: o.Mesh || o.Calls || o.Sidecar.Name != ""}}
 			return func(set *resource.Set, _ Known) (r Result) {
 				r.Config, r.Statuses, r.Findings = t.Translate(set)
 				r.Gateways, r.AtServices = t.Gateways(), t.ServiceRoutes()

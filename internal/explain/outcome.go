@@ -108,7 +108,7 @@ func (o *outcome) target(out Backend, backend *routing.Backend, fault *model.Fau
 	}
 	out.Mirrors = o.mirrors(backend.Mirrors, []*routing.Backend{backend})
 	if out.Endpoints = endpoints(service); len(out.Endpoints) == 0 {
-		out.Answer = &Answer{Status: 503, Reason: "the service has no endpoint"}
+		out.Answer = &Answer{Status: 503, Reason: NoEndpoint}
 		return out
 	}
 	out.ProxyProtocol = service.ProxyProtocol

@@ -113,7 +113,16 @@ func (p *printer) explanation(e *Explanation) {
 	if e.Client != "" {
 		p.line("client", "%s  (backends get X-Forwarded-For: %s)", e.Client, e.ForwardedFor)
 	}
-	if !l.Protocol.Requests() {
+	p.route(e)
+}
+
+// route describes what the listener's routes do.
+func (p *printer) route(e *Explanation) {
+	if e.Listener == nil {
+		p.line("answer", "%s", e.Reason)
+		return
+	}
+	if !e.Listener.Protocol.Requests() {
 		p.connection(e)
 		return
 	}

@@ -70,7 +70,7 @@ func (b *Backend) connect(services map[string]*model.Service, fault *model.Fault
 		b.Answer = &Answer{Reason: "the service is not in the configuration"}
 	default:
 		if b.Endpoints = endpoints(service); len(b.Endpoints) == 0 {
-			b.Answer = &Answer{Reason: "the service has no endpoint"}
+			b.Answer = &Answer{Reason: NoEndpoint}
 		}
 		b.ProxyProtocol = service.ProxyProtocol
 	}

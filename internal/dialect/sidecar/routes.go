@@ -4,7 +4,10 @@ import (
 	"net/netip"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/resource"
 )
 
 // Routes are those whose parents are Services, by the model's name of the port and the namespace of the clients.
@@ -81,3 +84,25 @@ func (t *translator) serve(l model.Listener, d destination, at []model.Attachmen
 	}
 	return true
 }
+
+// ToService returns a listener for what clients of a namespace send to a port of a Service, by its place in spec.ports, with its
+// routes: for requests, or for connections. It has no address. Services that these refer to are needed beside them.
+func (x *Index) ToService(clients string, s *corev1.Service, port int, requests bool) model.Config {
+	t := &translator{set: x.set, routes: x.routes, clients: clients}
+	p := &s.Spec.Ports[port]
+	d := destination{service: model.ServiceName(s.Namespace, s.Name, p.Port), protocol: resource.ServedProtocol(p), ref: portRef(s, port)}
+	t.lead(d)
+	l := &t.cfg.Listeners[0]
+	if l.Detect {
+		l.Detect = false
+		if !requests {
+			l.Protocol = model.TCP
+		}
+		t.cfg.Routes = slices.DeleteFunc(t.cfg.Routes, func(r model.Route) bool { return r.Kind.Requests() != requests })
+	}
+	l.Port, l.Redirect = p.Port, ""
+	return t.cfg
+}
+
+// Routed reports whether users wrote routes for what clients of a namespace send to a port of a Service, by the model's name.
+func (x *Index) Routed(clients, service string) bool { return len(x.routes.of(service, clients)) > 0 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/curl"
 	"github.com/weirmesh/weir/internal/exchange"
+	"github.com/weirmesh/weir/internal/explain"
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/http1"
 	"github.com/weirmesh/weir/internal/model"
@@ -20,7 +21,9 @@ type Answer struct {
 	Client  *Client       `json:"client"`
 	// Service is what the call goes to, unless that is a pod's address.
 	Service *Service `json:"service,omitempty"`
-	Verdict Verdict  `json:"verdict"`
+	// Route is what the client's routes and splits do with the call, if there are any for the Service's port.
+	Route   *explain.Explanation `json:"route,omitempty"`
+	Verdict Verdict              `json:"verdict"`
 	// Reason is why no workload is asked.
 	Reason string   `json:"reason,omitempty"`
 	Notes  []string `json:"notes,omitempty"`
@@ -141,7 +144,12 @@ func (s *Served) Explain(who string, r *curl.Request) (*Answer, error) {
 	if err := s.destination(a, &asked); err != nil {
 		return nil, err
 	}
-	a.sum()
+	if a.Verdict == "" {
+		a.sum()
+	}
+	if a.Targets == nil {
+		a.Targets = []Target{}
+	}
 	return a, nil
 }
 

@@ -96,7 +96,7 @@ func (s *Served) address(a *Answer, r *curl.Request, ip netip.Addr) error {
 	return nil
 }
 
-// toService adds the workloads that a Service selects; pod, if it is not empty, is the only one.
+// toService adds the workloads that calls to a Service get to; pod, if it is not empty, is the only one.
 func (s *Served) toService(a *Answer, r *curl.Request, service *corev1.Service, pod string) error {
 	ref := model.Ref{Kind: model.KindService, Namespace: service.Namespace, Name: service.Name}
 	a.Service = &Service{Ref: ref}
@@ -104,15 +104,24 @@ func (s *Served) toService(a *Answer, r *curl.Request, service *corev1.Service, 
 		a.Reason = fmt.Sprintf("the Service stands for the host %s, in front of which no rule is", service.Spec.ExternalName)
 		return nil
 	}
-	if len(service.Spec.Selector) == 0 {
-		a.Reason = "the Service has no selector, so it is not known whose addresses its endpoints are"
-		return nil
-	}
 	port, err := servicePort(a, r, service)
 	if err != nil {
 		return err
 	}
+	if pod == "" && port != nil && s.routed(a, r, service, port) {
+		return nil
+	}
 	s.splits(a, service)
+	return s.toPods(a, r, service, port, pod)
+}
+
+// toPods adds the workloads that a Service selects; pod, if it is not empty, is the only one.
+func (s *Served) toPods(a *Answer, r *curl.Request, service *corev1.Service, port *corev1.ServicePort, pod string) error {
+	ref := model.Ref{Kind: model.KindService, Namespace: service.Namespace, Name: service.Name}
+	if len(service.Spec.Selector) == 0 {
+		a.Reason = "the Service has no selector, so it is not known whose addresses its endpoints are"
+		return nil
+	}
 	for _, w := range s.workloads() {
 		if w.Ref.Namespace != ref.Namespace || !slices.ContainsFunc(w.Groups, func(g model.Group) bool { return g.Kind == model.KindService && g.Name == ref.Name }) {
 			continue

@@ -67,6 +67,10 @@ func (p *printer) answer(a *Answer) {
 	for _, n := range a.Notes {
 		p.line("", "note: %s", n)
 	}
+	if a.Route != nil {
+		_ = a.Route.PrintRoute(&p.Builder, p.Screen, p.served.origin)
+		p.WriteByte('\n')
+	}
 	p.line(string(a.Verdict), "%s", a.words())
 	for i := range a.Targets {
 		p.target(&a.Targets[i], a)

@@ -3,6 +3,8 @@ package access
 import (
 	"cmp"
 
+	corev1 "k8s.io/api/core/v1"
+
 	dialect "github.com/weirmesh/weir/internal/dialect/access"
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/model"
@@ -21,6 +23,9 @@ type Served struct {
 	Origin func(model.Ref) finding.Origin
 	// Mesh means that the sidecars of pods enforce what is allowed, and prove who calls: those without do neither.
 	Mesh bool
+	// Calls returns what becomes of what clients of a namespace send to a port of a Service, by its place in spec.ports, and whether users
+	// wrote routes for it (control.Calls). Nil is that nothing but the Service counts.
+	Calls func(clients string, s *corev1.Service, port int, requests bool) (config *model.Config, written bool)
 	// Gateways are those that reach pods with sidecars by an identity.
 	Gateways []Gateway
 	// Notes are what answers have to say in any case: what could not be read, and whether anything is enforced.
@@ -54,6 +59,14 @@ func (s *Served) portsOf(ref model.Ref) []workload.Port {
 		}
 	}
 	return s.ports[ref]
+}
+
+// origin is where an object was written.
+func (s *Served) origin(ref model.Ref) finding.Origin {
+	if s.Origin == nil {
+		return finding.Origin{}
+	}
+	return s.Origin(ref)
 }
 
 func (s *Served) where(ref model.Ref) string {
