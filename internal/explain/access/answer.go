@@ -175,13 +175,10 @@ func (a *Answer) read(r *curl.Request) bool {
 		a.Reason = fmt.Sprintf("the proxy refuses the request, the answer is %d: %s", refused.Status, refused.Detail)
 		return false
 	}
-	normal, err := routing.NormalizePath(parsed.Path)
-	if err != nil {
+	if err := a.take(parsed.Path); err != nil {
 		a.Reason = "the path is not valid, the answer is 400: " + err.Error()
 		return false
 	}
-	a.Path, _ = policy.Path(normal, nil)
-	a.Ambiguous = routing.Ambiguity(parsed.Path).Words()
 	all := fields{}
 	for i := range parsed.Fields {
 		f := &parsed.Fields[i]
@@ -196,6 +193,16 @@ func (a *Answer) read(r *curl.Request) bool {
 	}
 	a.request = policy.Request{Method: parsed.Method, Path: a.Path, Ambiguous: a.Ambiguous != "", Fields: all}
 	return true
+}
+
+// take reads the path that rules compare.
+func (a *Answer) take(path string) error {
+	normal, err := routing.NormalizePath(path)
+	if err == nil {
+		a.Path, _ = policy.Path(normal, nil)
+		a.Ambiguous = routing.Ambiguity(path).Words()
+	}
+	return err
 }
 
 // add judges the call at a port of a workload; port 0 is none.

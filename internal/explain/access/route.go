@@ -12,8 +12,6 @@ import (
 	"github.com/weirmesh/weir/internal/curl"
 	"github.com/weirmesh/weir/internal/explain"
 	"github.com/weirmesh/weir/internal/model"
-	"github.com/weirmesh/weir/internal/policy"
-	"github.com/weirmesh/weir/internal/routing"
 )
 
 // routed follows the routes and splits that a client's sidecar has for a port of a Service, and adds the workloads to which they lead.
@@ -78,10 +76,10 @@ func (s *Served) backend(a *Answer, r *curl.Request, b *explain.Backend) {
 	if at < 0 {
 		return
 	}
-	before, path, request := len(a.Targets), a.Path, a.request
+	before, path, ambiguous, request := len(a.Targets), a.Path, a.Ambiguous, a.request
 	a.forwarded(b)
 	_ = s.toPods(a, r, service, &service.Spec.Ports[at], "")
-	a.Path, a.request = path, request
+	a.Path, a.Ambiguous, a.request = path, ambiguous, request
 	if len(a.Targets) == before {
 		a.Notes = append(a.Notes, fmt.Sprintf("of Service %s/%s, which gets %s of the calls: %s", namespace, name, b.Share(), a.Reason))
 	}
@@ -116,9 +114,8 @@ func (a *Answer) forwarded(b *explain.Backend) {
 	if b.Forwarded == nil {
 		return
 	}
-	raw, _, _ := strings.Cut(b.Forwarded.Target, "?")
-	if normal, err := routing.NormalizePath(raw); err == nil {
-		a.Path, _ = policy.Path(normal, nil)
-		a.request.Path = a.Path
+	path, _, _ := strings.Cut(b.Forwarded.Target, "?")
+	if a.take(path) == nil { // what a sidecar forwards is valid
+		a.request.Path, a.request.Ambiguous = a.Path, a.Ambiguous != ""
 	}
 }
