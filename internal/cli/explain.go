@@ -38,8 +38,9 @@ address is the URL's host (with -H 'Host: ...'), or the only one that listens
 for the request.
 
 With --from in front of the paths, it is asked whether a client may make the
-call at all: which workloads the URL's Service leads to, on which port, and for
-each the rule that allows it, or the nearest rules and why they do not. WHO is
+call at all: which workloads the URL's Service leads to, by the routes and splits
+that the client's sidecar has for it, on which port, and for each the rule that
+allows it, or the nearest rules and why they do not. WHO is
 NAMESPACE/SERVICEACCOUNT, KIND/NAMESPACE/NAME of a pod or what runs pods, such as
 deployment/shop/cart, node/NAME, or a SPIFFE ID; without a namespace it is of
 default. The URL's host is a Service as the client would name it (NAME,
