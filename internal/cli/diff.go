@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/diff"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/model"
@@ -26,6 +27,7 @@ func newDiff(s streams) *cobra.Command {
 and shows the requests that would be answered differently: by which backends, in
 which shares, with which copies, filters, timeouts and retries, with examples;
 and the calls between workloads that access control would allow or deny now.
+Requests to Services with routes of their own are asked at these.
 Nothing is sent. The requests are made from the matches of both versions. Parts
 that only move or change their name are not a difference.
 
@@ -65,12 +67,13 @@ or a cluster; --target sets it.`,
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			sides[i].config = result.Config
+			sides[i].config, sides[i].calls = result.Config, result.Calls
 			if r := newCheckReport(set, result.Findings); r.Errors > 0 {
 				fmt.Fprintln(s.err, visible.Text(fmt.Sprintf("weir: %s: %s; what is left out is missing in the comparison; \"weir check %s\" shows it", path, r.summary(), path)))
 			}
 		}
 		report := diff.Compare(sides[0].config, sides[1].config, options.TrustDomain)
+		compareCalls(report, sides[0].calls, sides[1].calls)
 		p := &diffPrinter{Screen: screen.Of(s.out), sides: sides, report: report}
 		var err error
 		switch output.Value {
@@ -89,10 +92,23 @@ or a cluster; --target sets it.`,
 	return cmd
 }
 
+// compareCalls compares what pods send to Services for which routes are written on either side.
+func compareCalls(r *diff.Report, before, after *control.Calls) {
+	all := append(before.Written(), after.Written()...)
+	slices.SortFunc(all, func(a, b control.Call) int { return strings.Compare(a.String(), b.String()) })
+	for _, c := range slices.Compact(all) {
+		x, xs := before.Of(c)
+		y, ys := after.Of(c)
+		r.Call("Service "+c.String(), x, y)
+		r.Call("Service "+c.String(), xs, ys)
+	}
+}
+
 type diffSide struct {
 	path   string
 	set    *resource.Set
 	config *model.Config
+	calls  *control.Calls
 }
 
 type diffPrinter struct {
@@ -224,8 +240,12 @@ func requestLine(r *diff.Request) string {
 	if host == "" {
 		host = cmp.Or(r.Address, "localhost")
 	}
+	at := ""
+	if r.Gateway != "" {
+		at = "  at " + r.Gateway
+	}
 	if !r.Scheme.Requests() {
-		return fmt.Sprintf("%s://%s:%d", r.Scheme, host, r.Port)
+		return fmt.Sprintf("%s://%s:%d%s", r.Scheme, host, r.Port, at)
 	}
 	line := fmt.Sprintf("%s://%s", r.Scheme, host)
 	if standard := map[model.Protocol]int32{model.HTTP: 80, model.HTTPS: 443}[r.Scheme]; standard != r.Port {
@@ -239,10 +259,7 @@ func requestLine(r *diff.Request) string {
 	for _, h := range r.Headers {
 		line += " -H " + inQuotes(h.Name+": "+h.Value)
 	}
-	if r.Gateway != "" {
-		line += "  at " + r.Gateway
-	}
-	return line
+	return line + at
 }
 
 // quoted is a word for pasting into a shell: quoted if it has characters with a meaning for some shell.

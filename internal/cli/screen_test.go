@@ -76,12 +76,12 @@ func TestOutputFitsTheScreenAndLosesNothing(t *testing.T) {
 		},
 		"diff": func(s screen.Screen) (string, error) {
 			a, b := look("header-match"), look("canary")
-			p := &diffPrinter{Screen: s, sides: [2]diffSide{{"a", a.set, a.Config}, {"b", b.set, b.Config}}, report: diff.Compare(a.Config, b.Config, "")}
+			p := &diffPrinter{Screen: s, sides: [2]diffSide{{path: "a", set: a.set, config: a.Config}, {path: "b", set: b.set, config: b.Config}}, report: diff.Compare(a.Config, b.Config, "")}
 			return p.text(), nil
 		},
 		"diff of access": func(s screen.Screen) (string, error) {
 			a, b := look("../internal/cli/testdata/access/mesh.yaml"), look("../internal/cli/testdata/access/changed.yaml")
-			p := &diffPrinter{Screen: s, sides: [2]diffSide{{"a", a.set, a.Config}, {"b", b.set, b.Config}}, report: diff.Compare(a.Config, b.Config, "")}
+			p := &diffPrinter{Screen: s, sides: [2]diffSide{{path: "a", set: a.set, config: a.Config}, {path: "b", set: b.set, config: b.Config}}, report: diff.Compare(a.Config, b.Config, "")}
 			return p.text(), nil
 		},
 		"rollout plan": func(s screen.Screen) (string, error) {

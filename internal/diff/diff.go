@@ -79,6 +79,12 @@ func routes(before, after *model.Config) *Report {
 	return r
 }
 
+// Call adds what becomes of requests to a Service, or of connections, which has a name, from its clients in a mesh.
+func (r *Report) Call(name string, before, after *model.Config) {
+	of := answers(before, after, name)
+	r.Asked, r.Thinned, r.Changes = r.Asked+of.Asked, r.Thinned || of.Thinned, append(r.Changes, of.Changes...)
+}
+
 func (r *Report) parts(before, after *model.Config) {
 	r.Services = parts(before.Services, after.Services, func(s model.Service) string { return s.Name })
 	r.Listeners = parts(before.Listeners, after.Listeners, func(l model.Listener) string { return l.Name })
