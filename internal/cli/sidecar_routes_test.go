@@ -14,6 +14,12 @@ spec:
   rules:
   - matches: [{path: {value: /old}}]
     filters: [{type: RequestRedirect, requestRedirect: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /carts}, statusCode: 301}}]
+  - matches: [{path: {value: /see}}]
+    filters: [{type: RequestRedirect, requestRedirect: {statusCode: 303, path: {type: ReplaceFullPath, replaceFullPath: /carts}}}]
+  - matches: [{path: {value: /tls}}]
+    filters: [{type: RequestRedirect, requestRedirect: {statusCode: 307, scheme: https, hostname: shop.example}}]
+  - matches: [{path: {value: /port}}]
+    filters: [{type: RequestRedirect, requestRedirect: {statusCode: 308, port: 8443}}]
   - matches: [{path: {value: /carts}}]
     filters: [{type: ResponseHeaderModifier, responseHeaderModifier: {set: [{name: route, value: producer}]}}]
     backendRefs: [{name: cart, port: 80}]
@@ -55,6 +61,9 @@ func TestSidecarsServeRoutesOfServices(t *testing.T) {
 		{web, "http://cart/carts/1", 200, "producer", "", "GET /carts/1"},
 		{web, "http://cart.shop:80/carts/2", 200, "producer", "", "GET /carts/2"},
 		{web, "http://cart/old/3", 301, "", "http://cart/carts/3", ""},
+		{web, "http://cart.shop:80/see/3?a=b", 303, "", "http://cart.shop/carts?a=b", ""},
+		{web, "http://cart/tls/3", 307, "", "https://shop.example/tls/3", ""},
+		{web, "http://cart/port", 308, "", "http://cart:8443/port", ""},
 		{web, "http://cart/else", 404, "", "", ""},
 		{app, "http://cart.shop/carts/4", 200, "consumer", "", "GET /carts/4"},
 		{app, "http://cart.shop.svc/else", 200, "consumer", "", "GET /else"},

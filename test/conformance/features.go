@@ -48,6 +48,14 @@ func everything() suite.FeaturesSet {
 	return all
 }
 
+// extended says whether a test of a profile needs an extended feature of it.
+func extended(p suite.ConformanceProfile, all []suite.ConformanceTest) bool {
+	of := testsOf(p, all)
+	return slices.ContainsFunc(all, func(test suite.ConformanceTest) bool {
+		return slices.Contains(of, test.ShortName) && p.ExtendedFeatures.HasAny(test.Features...)
+	})
+}
+
 // testsOf are the names of a profile's tests: those that need nothing but its features, of which at least one is no extended one.
 func testsOf(p suite.ConformanceProfile, all []suite.ConformanceTest) []string {
 	var names []string

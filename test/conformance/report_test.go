@@ -38,7 +38,9 @@ func missing(report confv1.ConformanceReport, p suite.ConformanceProfile) (lacks
 		}
 		passed := got.Core.Statistics.Passed
 		if e := got.Extended; e == nil {
-			lacks = append(lacks, got.Name+" has no extended features")
+			if extended(p, tests.ConformanceTests) {
+				lacks = append(lacks, got.Name+" has no extended features")
+			}
 		} else {
 			passed += e.Statistics.Passed
 			if e.Result != confv1.Success || len(e.UnsupportedFeatures) > 0 {
