@@ -183,8 +183,9 @@ func options(pod *corev1.Pod) (p redirect.Plan, strict bool, problems []string) 
 	return p, strict, problems
 }
 
-// unfit says what of the pod's own containers and volumes leaves no room for the sidecar.
+// unfit says what of the pod's own containers and volumes, or of another mesh, leaves no room for the sidecar.
 func unfit(p *redirect.Plan, pod *corev1.Pod, injected bool) (out []string) {
+	out = otherMesh(pod)
 	of := &redirect.Pod{}
 	if c := pod.Spec.SecurityContext; c != nil {
 		of.User = c.RunAsUser
