@@ -164,7 +164,7 @@ func sidecarOf(pod *corev1.Pod) error {
 	if problems := s.Verify(pod.Namespace, map[string]string{inject.Label: inject.Enabled}, pod); len(problems) > 0 {
 		return fmt.Errorf("%q", problems)
 	}
-	if p := pod.Spec.Containers[0].LivenessProbe.HTTPGet; p.Path != "/web/liveness" || p.Port.IntVal != inject.ProbePort {
+	if p := pod.Spec.Containers[0].LivenessProbe.HTTPGet; !strings.HasPrefix(p.Path, "/web/liveness/") || p.Port.IntVal != inject.ProbePort {
 		return fmt.Errorf("the kubelet asks %+v", p)
 	}
 	return nil
@@ -410,7 +410,7 @@ func TestOtherWebhooksThatChangePodsAreSurvivedOrCaught(t *testing.T) {
 	if env := pod.Spec.InitContainers[1].Env; env[len(env)-1].Name != "AGENT" {
 		t.Errorf("what the other added is lost: %+v", env)
 	}
-	if get := pod.Spec.Containers[1].ReadinessProbe.HTTPGet; len(pod.Spec.InitContainers) != 4 || get == nil || get.Path != "/agent/readiness" {
+	if get := pod.Spec.Containers[1].ReadinessProbe.HTTPGet; len(pod.Spec.InitContainers) != 4 || get == nil || !strings.HasPrefix(get.Path, "/agent/readiness/") {
 		t.Errorf("the other's containers: %+v", pod.Spec)
 	}
 	remove()
