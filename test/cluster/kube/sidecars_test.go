@@ -495,7 +495,7 @@ func TestCheckTellsWhatKeepsPodsFromTheirSidecars(t *testing.T) {
 	}
 	create(t, &corev1.ResourceQuota{ObjectMeta: named(bad, "demands"), Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"limits.cpu": resource.MustParse("10")}}},
 		&corev1.ConfigMap{ObjectMeta: named(bad, inject.CAName)})
-	if err := m.client.Patch(ctx, &corev1.Namespace{ObjectMeta: named("", bad)}, merge(`{"metadata":{"labels":{"weirmesh.github.io/inject":"enabled","pod-security.kubernetes.io/enforce":"baseline"}}}`)); err != nil {
+	if err := m.client.Patch(ctx, &corev1.Namespace{ObjectMeta: named("", bad)}, merge(`{"metadata":{"labels":{"weirmesh.github.io/inject":"enabled","pod-security.kubernetes.io/enforce":"baseline"},"annotations":{"linkerd.io/inject":"enabled"}}}`)); err != nil {
 		t.Fatal(err)
 	}
 	trusts(t, good, func(c *corev1.ConfigMap) error {
@@ -531,7 +531,7 @@ func TestCheckTellsWhatKeepsPodsFromTheirSidecars(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	want := []string{"WR721 ConfigMap " + bad + " weir-ca", "WR722 Namespace  " + bad, "WR722 ResourceQuota " + bad + " demands", "WR723 Namespace  " + bad}
+	want := []string{"WR721 ConfigMap " + bad + " weir-ca", "WR722 Namespace  " + bad, "WR722 Namespace  " + bad, "WR722 ResourceQuota " + bad + " demands", "WR723 Namespace  " + bad}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q\n%s", got, want, text)
 	}
