@@ -222,7 +222,7 @@ func TestWrongCommandLinesAreUsageErrors(t *testing.T) {
 		{"explain", examples + "canary"}, {"explain", examples + "canary", "--"}, {"explain", "--", "GET", "http://a/"},
 		{"explain", examples + "canary", "--", "ftp://a/"}, {"explain", examples + "canary", "--", "http://a/", "-H", "x"},
 		{"explain", examples + "canary", "--", "http://a:99999/"}, {"demo", "--rate", "0"}, {"demo", "now"},
-		{"echo"}, {"echo", "9001"}, {"echo", "a=127.0.0.1:0", "--tls-cert", "nope"}, {"completion"}, {"completion", "tcsh"},
+		{"echo"}, {"echo", "9001"}, {"echo", "a=127.0.0.1:0", "--tls-cert", "nope"}, {"echo", "a=127.0.0.1:0", "--call", "cart"}, {"completion"}, {"completion", "tcsh"},
 		{"version", "2"}, {"help", "frobnicate"},
 	} {
 		r := weir("", args...)

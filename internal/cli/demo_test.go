@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -117,6 +118,40 @@ func TestDemoFollowsChangesOfItsManifestsAndEndsWithASignal(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Dir(file)); !os.IsNotExist(err) {
 		t.Errorf("the demo left %s behind", filepath.Dir(file))
+	}
+}
+
+// TestEchoCallsAnother has a service ask another one, and then one that is away.
+func TestEchoCallsAnother(t *testing.T) {
+	t.Parallel()
+	cart, web := "127.0.0.1:"+fmt.Sprint(weirtest.FreePort(t)), "127.0.0.1:"+fmt.Sprint(weirtest.FreePort(t))
+	called := weirtest.Start(t, "echo", "cart="+cart)
+	calls := weirtest.Start(t, "echo", "web="+web, "--call", "http://"+cart)
+	waitUntil(t, func() bool {
+		return strings.Contains(called.Stdout(), "cart listens on") && strings.Contains(calls.Stdout(), "web listens on")
+	})
+	client := &http.Client{}
+	defer client.CloseIdleConnections()
+	ask := func() (int, string) {
+		t.Helper()
+		resp, err := client.Post("http://"+web+"/a%2Fb?x=1", "text/plain", strings.NewReader("12345"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(body)
+	}
+	want := `{"service":"cart","method":"POST","path":"/a%2Fb","query":"x=1","host":"` + cart + `",`
+	if status, body := ask(); status != http.StatusOK || !strings.HasPrefix(body, want) || !strings.HasSuffix(body, "\"body\":5}\n") {
+		t.Errorf("%d %s, want %s", status, body, want)
+	}
+	called.Stop()
+	if status, body := ask(); status != http.StatusBadGateway || !strings.HasPrefix(body, "web has no answer of "+cart+": ") {
+		t.Errorf("%d %s", status, body)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -24,9 +25,12 @@ func newEcho(s streams) *cobra.Command {
 		Short: "Run toy services to route to",
 		Long: `Echo starts a small service on each address. It answers every request with its
 name and the received request, as JSON. gRPC requests get their own messages
-back. It prints a line for each request, so that you also see mirrored ones.`,
+back. It prints a line for each request, so that you also see mirrored ones.
+
+With --call it asks another service instead, and answers what that answers.`,
 		Example: `  weir echo shop-v1=127.0.0.1:9001 shop-v2=127.0.0.1:9002
-  weir echo flaky=127.0.0.1:9001 --fail-every 3 --delay 50ms`,
+  weir echo flaky=127.0.0.1:9001 --fail-every 3 --delay 50ms
+  weir echo web=127.0.0.1:9001 --call http://cart.shop`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return flags.Errorf("which services? Give at least one NAME=ADDRESS")
@@ -37,6 +41,7 @@ back. It prints a line for each request, so that you also see mirrored ones.`,
 	var o echoOptions
 	f := cmd.Flags()
 	f.Int64Var(&o.failEvery, "fail-every", 0, "answer 503 to every so manieth request of a service; 0 never")
+	f.StringVar(&o.call, "call", "", "send each request's method, path and body to this `URL`, and answer what it answers")
 	f.DurationVar(&o.delay, "delay", 0, "wait before each answer")
 	f.BoolVar(&o.hang, "hang", false, "accept requests and never answer")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not print requests")
@@ -55,6 +60,7 @@ type echoOptions struct {
 	delay             time.Duration
 	hang, quiet       bool
 	certFile, keyFile string
+	call              string
 }
 
 func (o *echoOptions) run(ctx context.Context, s streams, args []string) error {
@@ -65,6 +71,14 @@ func (o *echoOptions) run(ctx context.Context, s streams, args []string) error {
 			return flags.Errorf("--tls-cert, --tls-key: %w", err)
 		}
 		certificate = &c
+	}
+	var call *url.URL
+	if o.call != "" {
+		u, err := url.Parse(o.call)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return flags.Errorf("--call %q: want a URL such as http://cart.shop", o.call)
+		}
+		call = u
 	}
 
 	var toys []*toy.Service
@@ -86,6 +100,9 @@ func (o *echoOptions) run(ctx context.Context, s streams, args []string) error {
 		}
 		t := toy.New(name)
 		t.FailEvery, t.Delay, t.Hang = o.failEvery, o.delay, o.hang
+		if call != nil {
+			t.Call(call)
+		}
 		if !o.quiet {
 			t.Seen = func(service string, r *http.Request) {
 				mu.Lock()

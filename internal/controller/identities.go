@@ -2,8 +2,10 @@ package controller
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,6 +36,7 @@ func (m *meshFlags) flags(f *pflag.FlagSet) {
 	f.StringVar(&m.authority, "mesh-authority-secret", "", "`name` of a Secret in --namespace whose authority signs them, with tls.crt, tls.key and ca.crt as cert-manager writes it; without one, the controller makes an authority")
 	f.StringSliceVar(&m.names, "mesh-subject-names", nil, "`namespace=name,...` of DNS names that TLSConfigs of a namespace may give its pods' certificates beside those of its Services; *.name allows all names under it")
 	m.sidecars = inject.NewSettings()
+	m.sidecars.Secret = func() string { return strings.ToLower(rand.Text()) }
 	m.sidecars.Flags(f)
 }
 

@@ -138,7 +138,7 @@ func (s *Settings) Pod(namespace string, labels map[string]string, pod *corev1.P
 	if before == nil && guaranteed(&pod.Spec) {
 		d.Notes = append(d.Notes, fmt.Sprintf("the pod is of QoS class Burstable with its sidecar, and was Guaranteed; it stays so with equal amounts of cpu and memory in the annotations %s and %s", RequestsAnnotation, LimitsAnnotation))
 	}
-	table := Probes(&d.pod.Spec, SidecarName, ProbePort, before.table())
+	table := Probes(&d.pod.Spec, SidecarName, ProbePort, before.table(), s.secret(before.table()))
 	d.Reasons = append(d.Reasons, lost(table)...)
 	if len(d.Reasons) > 0 {
 		return Decision{Outcome: Refused, Reasons: d.Reasons}
@@ -183,8 +183,9 @@ func options(pod *corev1.Pod) (p redirect.Plan, strict bool, problems []string) 
 	return p, strict, problems
 }
 
-// unfit says what of the pod's own containers and volumes leaves no room for the sidecar.
+// unfit says what of the pod's own containers and volumes, or of another mesh, leaves no room for the sidecar.
 func unfit(p *redirect.Plan, pod *corev1.Pod, injected bool) (out []string) {
+	out = otherMesh(pod)
 	of := &redirect.Pod{}
 	if c := pod.Spec.SecurityContext; c != nil {
 		of.User = c.RunAsUser
@@ -223,7 +224,7 @@ func lost(table probe.Table) (out []string) {
 	for _, key := range slices.Sorted(maps.Keys(table)) {
 		c := table[key]
 		if c.HTTP != nil && c.HTTP.Port == ProbePort || c.TCP != nil && c.TCP.Port == ProbePort || c.GRPC != nil && c.GRPC.Port == ProbePort {
-			out = append(out, fmt.Sprintf("probe or hook %s: port %d is the sidecar's own; name the application's port. If Weir has rewritten it before, the annotation %s was removed since: create the pod anew from its template", key, ProbePort, Annotation))
+			out = append(out, fmt.Sprintf("probe or hook %s: port %d is the sidecar's own; name the application's port. If Weir has rewritten it before, the annotation %s was removed since: create the pod anew from its template", probe.Name(key), ProbePort, Annotation))
 		}
 	}
 	return out

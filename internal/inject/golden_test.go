@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func settings() *inject.Settings {
 	s := inject.NewSettings()
 	s.Image, s.Controller, s.Audience, s.Namespace, s.Version = "weir-proxy:v1", "weir-controller.weir-system.svc:18000", "weir.weirmesh.github.io", "weir-system", "v1"
-	s.TrustDomain = "corp.example"
+	s.TrustDomain, s.Secret = "corp.example", func() string { return "5ec4e7" }
 	return s
 }
 

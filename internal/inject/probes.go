@@ -15,9 +15,10 @@ import (
 // fails.
 //
 // before is the table of an earlier call for the pod: what it changed then is found again, so that calls may be repeated
-// after others have changed the pod. sidecar is the name of the sidecar's container, which is left alone.
-func Probes(spec *corev1.PodSpec, sidecar string, port int32, before probe.Table) probe.Table {
-	r := &rewriter{port: port, before: before, table: probe.Table{}}
+// after others have changed the pod. sidecar is the name of the sidecar's container, which is left alone. secret is for the
+// paths at which the kubelet asks (probe.Key).
+func Probes(spec *corev1.PodSpec, sidecar string, port int32, before probe.Table, secret string) probe.Table {
+	r := &rewriter{port: port, before: before, secret: secret, table: probe.Table{}}
 	for i := range spec.InitContainers {
 		r.container(&spec.InitContainers[i], sidecar)
 	}
@@ -29,6 +30,7 @@ func Probes(spec *corev1.PodSpec, sidecar string, port int32, before probe.Table
 
 type rewriter struct {
 	port          int32
+	secret        string
 	before, table probe.Table
 }
 
@@ -80,7 +82,7 @@ func (r *rewriter) hook(c *corev1.Container, h *corev1.LifecycleHandler, kind st
 
 // known reports whether an earlier call has changed this.
 func (r *rewriter) known(get *corev1.HTTPGetAction, c *corev1.Container, kind string) bool {
-	key := probe.Key(c.Name, kind)
+	key := probe.Key(c.Name, kind, r.secret)
 	check, ok := r.before[key]
 	if !ok || get == nil || get.Path != "/"+key || get.Port.IntVal != r.port {
 		return false
@@ -91,7 +93,7 @@ func (r *rewriter) known(get *corev1.HTTPGetAction, c *corev1.Container, kind st
 
 // add puts a check into the table, and returns what the kubelet does in its place.
 func (r *rewriter) add(c *corev1.Container, kind string, check probe.Check) *corev1.HTTPGetAction {
-	key := probe.Key(c.Name, kind)
+	key := probe.Key(c.Name, kind, r.secret)
 	r.table[key] = check
 	return &corev1.HTTPGetAction{Path: "/" + key, Port: intstr.FromInt32(r.port), Scheme: corev1.URISchemeHTTP}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"reflect"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,7 +58,7 @@ func pod(t *testing.T) *corev1.PodSpec {
 
 func TestTheKubeletAsksTheSidecar(t *testing.T) {
 	spec, was := pod(t), pod(t)
-	table := inject.Probes(spec, "weir", 15021, nil)
+	table := inject.Probes(spec, "weir", 15021, nil, "")
 	want := probe.Table{
 		"proxy-of-somebody/startup": {TCP: &probe.TCP{Port: 7000}, Seconds: 1},
 		"app/startup":               {HTTP: &probe.HTTP{Port: 8080, Path: "/start?x=1", Secure: true, Fields: []probe.Field{{Name: "Host", Value: "shop"}}}, Seconds: 3},
@@ -98,15 +99,15 @@ func TestTheKubeletAsksTheSidecar(t *testing.T) {
 // TestProbesAreRewrittenOnce repeats the call after others have changed the pod.
 func TestProbesAreRewrittenOnce(t *testing.T) {
 	spec := pod(t)
-	first := inject.Probes(spec, "weir", 15021, nil)
+	first := inject.Probes(spec, "weir", 15021, nil, "")
 	after := spec.DeepCopy()
-	if again := inject.Probes(spec, "weir", 15021, first); !reflect.DeepEqual(again, first) || !reflect.DeepEqual(spec, after) {
+	if again := inject.Probes(spec, "weir", 15021, first, ""); !reflect.DeepEqual(again, first) || !reflect.DeepEqual(spec, after) {
 		t.Errorf("%+v", again)
 	}
 	added := corev1.Container{Name: "added", LivenessProbe: pod(t).Containers[2].ReadinessProbe}
 	spec.Containers = append(spec.Containers[1:], added) // app is gone
 	spec.Containers[0].StartupProbe = pod(t).Containers[0].StartupProbe
-	again := inject.Probes(spec, "weir", 15021, first)
+	again := inject.Probes(spec, "weir", 15021, first, "")
 	if _, ok := again["other/startup"]; ok || len(again) != 4 || again["added/liveness"].GRPC == nil { // its port has a name that the container does not know
 		t.Errorf("%+v", again)
 	}
@@ -117,7 +118,7 @@ func TestAProbeOfItsOwnPathIsNoneOfOurs(t *testing.T) {
 	spec := pod(t)
 	get := spec.Containers[1].StartupProbe.HTTPGet
 	get.Path, get.Port.StrVal, get.Port.IntVal, get.Port.Type = "/other/startup", "", 15021, 0
-	if table := inject.Probes(spec, "weir", 15021, nil); table["other/startup"].HTTP.Port != 15021 {
+	if table := inject.Probes(spec, "weir", 15021, nil, ""); table["other/startup"].HTTP.Port != 15021 {
 		t.Errorf("%+v", table)
 	}
 }
@@ -137,11 +138,45 @@ func TestARewrittenProbeAsksTheApplication(t *testing.T) {
 		if err := yaml.UnmarshalStrict([]byte(text), spec); err != nil {
 			t.Fatal(err)
 		}
-		h := probe.New(inject.Probes(spec, "weir", 15021, nil), netip.MustParseAddr(at.IP.String()), slog.New(slog.DiscardHandler))
+		h := probe.New(inject.Probes(spec, "weir", 15021, nil, ""), netip.MustParseAddr(at.IP.String()), slog.New(slog.DiscardHandler))
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("GET", spec.Containers[0].ReadinessProbe.HTTPGet.Path, nil))
 		if w.Code != want {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
+// TestEachPodHasPathsOfItsOwn, which stay when the pod is injected again, and are what the validating webhook wants.
+func TestEachPodHasPathsOfItsOwn(t *testing.T) {
+	s, n := settings(), 0
+	s.Secret = func() string { n++; return fmt.Sprint("s", n) }
+	text := "metadata: {name: web}\nspec: {containers: [{name: web, image: web, lifecycle: {preStop: {httpGet: {path: /quit, port: 80}}}}]}"
+	for _, want := range []string{"/web/preStop/s1", "/web/preStop/s2"} {
+		made := tree(t, text)
+		for range 2 {
+			typed, err := inject.Typed(made)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := s.Pod("shop", asks, typed)
+			if made, err = d.Apply(made); err != nil {
+				t.Fatal(err)
+			}
+			pod, err := inject.Typed(made)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := pod.Spec.Containers[0].Lifecycle.PreStop.HTTPGet.Path; got != want {
+				t.Errorf("the kubelet asks %q, want %q", got, want)
+			}
+			if problems := s.Verify("shop", asks, pod); len(problems) > 0 {
+				t.Errorf("%q", problems)
+			}
+			pod.Spec.Containers[0].Lifecycle.PreStop.HTTPGet.Path = "/web/preStop"
+			if problems := s.Verify("shop", asks, pod); len(problems) != 1 || strings.Contains(problems[0], "/s") {
+				t.Errorf("%q", problems)
+			}
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/weirmesh/weir/internal/probe"
 	"github.com/weirmesh/weir/internal/redirect"
 )
 
@@ -33,6 +34,9 @@ type Settings struct {
 	LogLevel, LogFormat string
 	// Version is written to the pods, for people.
 	Version string
+	// Secret makes one for the paths of a pod's probes and hooks (probe.Key). With nil there is none: manifests that are
+	// injected stay the same each time.
+	Secret func() string
 	// Requests and Limits are the resources of both containers; annotations of a pod override them.
 	Requests, Limits Amounts
 }
@@ -168,6 +172,14 @@ func (s *Settings) resources(annotations map[string]string) (out corev1.Resource
 		return out, fmt.Sprintf("annotations %s and %s: %v", RequestsAnnotation, LimitsAnnotation, err)
 	}
 	return corev1.ResourceRequirements{Requests: list(requests), Limits: list(limits)}, ""
+}
+
+// secret is the one of the pod's probes: as it was, or a new one.
+func (s *Settings) secret(before probe.Table) string {
+	if len(before) > 0 || s.Secret == nil {
+		return before.Secret()
+	}
+	return s.Secret()
 }
 
 func list(a Amounts) corev1.ResourceList {

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/weirmesh/weir/internal/probe"
 )
 
 // Verify says what is wrong with a pod as it is about to be stored, after all who may change it: none if it asks for no
@@ -123,11 +125,11 @@ func capabilities(c *corev1.Capabilities) string {
 
 // unprobed says which probes and hooks do not ask the sidecar.
 func unprobed(pod *corev1.Pod, record *Record) (out []string) {
-	table := Probes(pod.Spec.DeepCopy(), SidecarName, ProbePort, nil)
+	table := Probes(pod.Spec.DeepCopy(), SidecarName, ProbePort, nil, record.Probes.Secret())
 	for _, key := range slices.Sorted(maps.Keys(table)) {
 		_, known := record.Probes[key]
 		if get := table[key].HTTP; !known || get == nil || get.Port != ProbePort || get.Path != "/"+key {
-			out = append(out, fmt.Sprintf("probe or hook %s: it does not ask the sidecar, for which the kubelet is a stranger: another webhook changed it after Weir's%s", key, settle))
+			out = append(out, fmt.Sprintf("probe or hook %s: it does not ask the sidecar, for which the kubelet is a stranger: another webhook changed it after Weir's%s", probe.Name(key), settle))
 		}
 	}
 	return out

@@ -95,6 +95,10 @@ func TestThePodThatIsStoredIsJudged(t *testing.T) {
 			user := int64(15000)
 			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: &user}
 		}, []string{`container "web" would run as user 15000`}, true},
+		"another mesh": {func(p *corev1.Pod) {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "istio-proxy", Image: "x"})
+			p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: "istio-init", Image: "x"})
+		}, []string{"spec.initContainers[istio-init]: the pod is in the mesh of Istio"}, true},
 		"host network": {func(p *corev1.Pod) { p.Spec.HostNetwork = true }, []string{"spec.hostNetwork"}, true},
 	} {
 		pod := ready(t)

@@ -31,6 +31,7 @@ type Handler struct {
 // running is a check and how many runs of it are under way.
 type running struct {
 	Check
+	name   string
 	places chan struct{}
 }
 
@@ -39,7 +40,7 @@ type running struct {
 func New(t Table, pod netip.Addr, log *slog.Logger) *Handler {
 	h := &Handler{checks: map[string]*running{}, pod: pod, log: log}
 	for key, c := range t {
-		h.checks["/"+key] = &running{Check: c, places: make(chan struct{}, atOnce)}
+		h.checks["/"+key] = &running{Check: c, name: Name(key), places: make(chan struct{}, atOnce)}
 	}
 	return h
 }
@@ -64,7 +65,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		text := err.Error()
 		text = text[:min(len(text), reason)]
 		if r.Context().Err() == nil {
-			h.told.Log(h.log, slog.LevelInfo, r.URL.Path, "a check of the application fails", "check", r.URL.Path[1:], "error", text)
+			h.told.Log(h.log, slog.LevelInfo, c.name, "a check of the application fails", "check", c.name, "error", text)
 		}
 		http.Error(w, text, http.StatusServiceUnavailable)
 		return

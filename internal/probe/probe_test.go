@@ -197,6 +197,27 @@ func TestOnlyThePodsChecksAreAnswered(t *testing.T) {
 	}
 }
 
+// TestWhoDoesNotKnowThePathHasNothingDone: hooks change an application, and whoever takes the places of a probe has it fail.
+func TestWhoDoesNotKnowThePathHasNothingDone(t *testing.T) {
+	asked := 0
+	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	defer app.Close()
+	key := probe.Key("app", probe.PreStop, "5ec4e7")
+	table := parsed(t, probe.Table{key: {HTTP: &probe.HTTP{Port: port(t, app.Listener.Addr().String()), Path: "/quit"}}})
+	h := probe.New(table, loopback, slog.New(slog.DiscardHandler))
+	for _, path := range []string{"/app/preStop", "/app/preStop/", "/app/preStop/5ec4e", "/app/preStop/5ec4e70", "/app/preStop/5EC4E7", "/app/preStop/5ec4e7/"} {
+		if status, text := get(t, h, path); status != 404 || asked > 0 || strings.Contains(text, "5ec4e7") {
+			t.Errorf("%s: %d %q, and the application was asked %d times", path, status, text, asked)
+		}
+	}
+	if status, _ := get(t, h, "/"+key); status != 200 || asked != 1 {
+		t.Errorf("the kubelet: %d, %d", status, asked)
+	}
+	if table.Secret() != "5ec4e7" || probe.Name(key) != "app/preStop" || (probe.Table{"app/preStop": {}}).Secret() != "" || probe.Name("app/preStop") != "app/preStop" {
+		t.Errorf("%q %q", table.Secret(), probe.Name(key))
+	}
+}
+
 // TestManyAskersAreNoLoadForTheApplication has a check asked again while it is under way.
 func TestManyAskersAreNoLoadForTheApplication(t *testing.T) {
 	arrived, go_ := make(chan struct{}), make(chan struct{})
@@ -207,7 +228,7 @@ func TestManyAskersAreNoLoadForTheApplication(t *testing.T) {
 	defer app.Close()
 	var log bytes.Buffer
 	check := probe.Check{HTTP: &probe.HTTP{Port: port(t, app.Listener.Addr().String())}}
-	h := probe.New(parsed(t, probe.Table{"app/liveness": check, "app/readiness": {TCP: &probe.TCP{Port: unused(t)}}}), loopback, slog.New(slog.NewTextHandler(&log, nil)))
+	h := probe.New(parsed(t, probe.Table{"app/liveness": check, "app/readiness/5ec4e7": {TCP: &probe.TCP{Port: unused(t)}}}), loopback, slog.New(slog.NewTextHandler(&log, nil)))
 	done := make(chan int)
 	for range 3 {
 		go func() {
@@ -220,7 +241,7 @@ func TestManyAskersAreNoLoadForTheApplication(t *testing.T) {
 		t.Errorf("%d %s", status, text)
 	}
 	for range 2 {
-		if status, _ := get(t, h, "/app/readiness"); status != 503 { // others have their own places
+		if status, _ := get(t, h, "/app/readiness/5ec4e7"); status != 503 { // others have their own places
 			t.Errorf("%d", status)
 		}
 	}
@@ -230,7 +251,7 @@ func TestManyAskersAreNoLoadForTheApplication(t *testing.T) {
 			t.Errorf("%d", status)
 		}
 	}
-	if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); len(lines) != 1 || !strings.Contains(lines[0], "check=app/readiness") {
+	if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); len(lines) != 1 || !strings.Contains(lines[0], "check=app/readiness ") {
 		t.Errorf("logged %q", lines)
 	}
 }
@@ -266,6 +287,9 @@ func TestTablesAreReadStrictly(t *testing.T) {
 		`{"app/readiness":{"tcp":{"port":1},"exec":{}}}`:                                             `unknown field "exec"`,
 		`{"readiness":{"tcp":{"port":1}}}`:                                                           `probe "readiness": its name is not CONTAINER/KIND`,
 		`{"app/ready":{"tcp":{"port":1}}}`:                                                           "its name is not CONTAINER/KIND",
+		`{"app/readiness/":{"tcp":{"port":1}}}`:                                                      "its name is not CONTAINER/KIND",
+		`{"app/readiness/a.b":{"tcp":{"port":1}}}`:                                                   `probe "app/readiness": its name is not CONTAINER/KIND`,
+		`{"app/readiness/a/b":{"tcp":{"port":1}}}`:                                                   "its name is not CONTAINER/KIND",
 		`{"A/readiness":{"tcp":{"port":1}}}`:                                                         "its name is not CONTAINER/KIND",
 		`{"app/readiness":{}}`:                                                                       "0 of http, tcp and grpc are set",
 		`{"app/readiness":{"tcp":{"port":1},"grpc":{"port":1}}}`:                                     "2 of http, tcp and grpc are set",
@@ -284,7 +308,7 @@ func TestTablesAreReadStrictly(t *testing.T) {
 	}
 	many := probe.Table{}
 	for n := range probe.MaxChecks + 1 {
-		many[probe.Key(fmt.Sprint("c", n), probe.Liveness)] = probe.Check{TCP: &probe.TCP{Port: 1}}
+		many[probe.Key(fmt.Sprint("c", n), probe.Liveness, "5ec4e7")] = probe.Check{TCP: &probe.TCP{Port: 1}}
 	}
 	text, err := json.Marshal(many)
 	if err != nil {

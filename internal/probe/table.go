@@ -33,8 +33,38 @@ const (
 // Table is a pod's checks by Key.
 type Table map[string]Check
 
-// Key names the check of a kind of a container: it is the path of the check, without its slash.
-func Key(container, kind string) string { return container + "/" + kind }
+// Key names the check of a kind of a container: it is the path of the check, without its slash. With a secret only those who
+// may read the pod know it, so that nobody else on the network has hooks run, or probes hindered. An empty one is left out.
+func Key(container, kind, secret string) string {
+	if secret == "" {
+		return container + "/" + kind
+	}
+	return container + "/" + kind + "/" + secret
+}
+
+// Name is a key without its secret.
+func Name(key string) string {
+	name, _ := cut(key)
+	return name
+}
+
+// cut takes a key apart.
+func cut(key string) (name, secret string) {
+	if i := strings.LastIndexByte(key, '/'); i >= 0 && strings.Contains(key[:i], "/") {
+		return key[:i], key[i+1:]
+	}
+	return key, ""
+}
+
+// Secret is that of the table's keys; empty if there is none.
+func (t Table) Secret() string {
+	for key := range t {
+		if _, secret := cut(key); secret != "" {
+			return secret
+		}
+	}
+	return ""
+}
 
 // Check is one probe or hook; exactly one of HTTP, TCP and GRPC is set. Ports are numbers, at the pod's own address.
 type Check struct {
@@ -90,16 +120,18 @@ func Parse(text []byte) (Table, error) {
 	}
 	for key, c := range t {
 		if err := c.valid(key); err != nil {
-			return nil, fmt.Errorf("probe %q: %w", key, err)
+			return nil, fmt.Errorf("probe %q: %w", Name(key), err)
 		}
 	}
 	return t, nil
 }
 
 func (c *Check) valid(key string) error {
-	container, kind, _ := strings.Cut(key, "/")
-	if container == "" || strings.Trim(container, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || !slices.Contains(Kinds(), kind) {
-		return fmt.Errorf("its name is not CONTAINER/KIND, with a kind of %q", Kinds())
+	name, secret := cut(key)
+	container, kind, _ := strings.Cut(name, "/")
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789-"
+	if container == "" || strings.Trim(container, letters) != "" || !slices.Contains(Kinds(), kind) || strings.Trim(secret, letters) != "" || strings.HasSuffix(key, "/") {
+		return fmt.Errorf("its name is not CONTAINER/KIND or CONTAINER/KIND/SECRET, with a kind of %q", Kinds())
 	}
 	set, port := 0, int32(0)
 	if c.HTTP != nil {

@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -30,13 +32,30 @@ type Service struct {
 	Seen func(service string, r *http.Request)
 
 	requests atomic.Int64
-	ended    chan struct{} // closed by Close
+	called   *httputil.ReverseProxy // set by Call
+	ended    chan struct{}          // closed by Close
 	server   *http.Server
 }
 
 // New returns a service that answers at once.
 func New(name string) *Service {
 	return &Service{Name: name, server: &http.Server{}, ended: make(chan struct{})}
+}
+
+// callTimeout bounds how long the called service may take to be connected, and then to answer.
+const callTimeout = 10 * time.Second
+
+// Call has the service ask another one, to whose URL it sends each request's path, and answer what that answers: 502 if
+// that answers nothing. Set it before it serves.
+func (t *Service) Call(to *url.URL) {
+	t.called = &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		Transport: &http.Transport{DialContext: (&net.Dialer{Timeout: callTimeout}).DialContext, ResponseHeaderTimeout: callTimeout, DisableKeepAlives: true},
+		ErrorLog:  slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			http.Error(w, fmt.Sprintf("%s has no answer of %s: %v", t.Name, to.Host, err), http.StatusBadGateway)
+		},
+	}
 }
 
 // Requests returns how many requests it got so far.
@@ -66,6 +85,10 @@ func (t *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("x-service", t.Name)
 	if t.FailEvery > 0 && n%t.FailEvery == 0 {
 		http.Error(w, t.Name+" fails on purpose", http.StatusServiceUnavailable)
+		return
+	}
+	if t.called != nil {
+		t.called.ServeHTTP(w, r)
 		return
 	}
 	if strings.HasPrefix(r.Header.Get("content-type"), "application/grpc") {

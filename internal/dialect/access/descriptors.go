@@ -25,7 +25,7 @@ var (
 // Kinds returns the kinds that are read.
 func Kinds() resource.Kinds { return kinds[:len(kinds):len(kinds)] }
 
-const about = "all of it ([access](access.md)); enforced by `weir run --as`"
+const about = "all of it ([access](access.md)); enforced by sidecars"
 
 var kinds = resource.Kinds{
 	kind(&resource.Kind{

@@ -44,6 +44,8 @@ type SidecarNamespace struct {
 	Name string
 	// Label is its label that asks, Level what PodSecurity enforces; both are empty if it has none.
 	Label, Level string
+	// MeshField is by which of its fields it is in another Mesh, too; both are empty if it is not.
+	MeshField, Mesh string
 	// Selected means that its TLSConfigs ask. Unasked are the webhook configurations by which nobody is asked about its pods for the sake of its TLSConfigs, as "Kind
 	// name".
 	Selected bool
@@ -121,6 +123,7 @@ func (r *reader) sidecars(ctx context.Context, set *resource.Set) error {
 	for _, n := range set.Namespaces {
 		if of := all[n.Name]; of != nil {
 			of.Level = n.Labels["pod-security.kubernetes.io/enforce"]
+			of.MeshField, of.Mesh = inject.MeshOf(n)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -259,6 +262,10 @@ func (j *judge) sidecarsOf(n *SidecarNamespace) {
 	if j.Sidecars.Whole && (n.Level == "baseline" || n.Level == "restricted") {
 		j.add(CodeSidecarRefused, ref, "metadata.labels[pod-security.kubernetes.io/enforce]", fmt.Sprintf("PodSecurity's level %s refuses pods with sidecars: a container of theirs needs NET_ADMIN to set the redirect, and then ends", n.Level),
 			fmt.Sprintf("kubectl label --overwrite namespace %s pod-security.kubernetes.io/enforce=privileged, and have another policy hold the pods' own containers", n.Name))
+	}
+	if j.Sidecars.Whole && n.Mesh != "" {
+		j.add(CodeSidecarRefused, ref, n.MeshField, fmt.Sprintf("the namespace is in the mesh of %s, too, and a pod can be in one mesh alone: those with the sidecars of both are refused", n.Mesh),
+			"remove it when the pods move to Weir's, and create them anew").Severity = resource.Warning
 	}
 	if len(bare) > 0 {
 		j.add(CodeSidecarless, ref, "", fmt.Sprintf("%s: pods that ask for a sidecar and run without, since they were created before that, or not asked about", few(bare)),

@@ -145,7 +145,7 @@ var sidecarCases = map[string]func(*Cluster, *Input){
 		}}}}
 	}),
 	"sidecars refused": sidecars(func(c *Cluster, n *SidecarNamespace) {
-		n.Level = "restricted"
+		n.Level, n.MeshField, n.Mesh = "restricted", "metadata.labels[istio-injection]", "Istio"
 		delete(c.Controller.Sidecars.Limits, corev1.ResourceCPU)
 		n.Quotas = []corev1.ResourceQuota{quota("demands", amount("limits.cpu", "10"), nil), quota("full", amount("memory", "1Gi"), amount("memory", "1Gi"))}
 		n.Ranges = []corev1.LimitRange{{ObjectMeta: metav1.ObjectMeta{Name: "narrow"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{

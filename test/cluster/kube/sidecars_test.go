@@ -164,7 +164,7 @@ func sidecarOf(pod *corev1.Pod) error {
 	if problems := s.Verify(pod.Namespace, map[string]string{inject.Label: inject.Enabled}, pod); len(problems) > 0 {
 		return fmt.Errorf("%q", problems)
 	}
-	if p := pod.Spec.Containers[0].LivenessProbe.HTTPGet; p.Path != "/web/liveness" || p.Port.IntVal != inject.ProbePort {
+	if p := pod.Spec.Containers[0].LivenessProbe.HTTPGet; !strings.HasPrefix(p.Path, "/web/liveness/") || p.Port.IntVal != inject.ProbePort {
 		return fmt.Errorf("the kubelet asks %+v", p)
 	}
 	return nil
@@ -410,7 +410,7 @@ func TestOtherWebhooksThatChangePodsAreSurvivedOrCaught(t *testing.T) {
 	if env := pod.Spec.InitContainers[1].Env; env[len(env)-1].Name != "AGENT" {
 		t.Errorf("what the other added is lost: %+v", env)
 	}
-	if get := pod.Spec.Containers[1].ReadinessProbe.HTTPGet; len(pod.Spec.InitContainers) != 4 || get == nil || get.Path != "/agent/readiness" {
+	if get := pod.Spec.Containers[1].ReadinessProbe.HTTPGet; len(pod.Spec.InitContainers) != 4 || get == nil || !strings.HasPrefix(get.Path, "/agent/readiness/") {
 		t.Errorf("the other's containers: %+v", pod.Spec)
 	}
 	remove()
@@ -495,7 +495,7 @@ func TestCheckTellsWhatKeepsPodsFromTheirSidecars(t *testing.T) {
 	}
 	create(t, &corev1.ResourceQuota{ObjectMeta: named(bad, "demands"), Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"limits.cpu": resource.MustParse("10")}}},
 		&corev1.ConfigMap{ObjectMeta: named(bad, inject.CAName)})
-	if err := m.client.Patch(ctx, &corev1.Namespace{ObjectMeta: named("", bad)}, merge(`{"metadata":{"labels":{"weirmesh.github.io/inject":"enabled","pod-security.kubernetes.io/enforce":"baseline"}}}`)); err != nil {
+	if err := m.client.Patch(ctx, &corev1.Namespace{ObjectMeta: named("", bad)}, merge(`{"metadata":{"labels":{"weirmesh.github.io/inject":"enabled","pod-security.kubernetes.io/enforce":"baseline"},"annotations":{"linkerd.io/inject":"enabled"}}}`)); err != nil {
 		t.Fatal(err)
 	}
 	trusts(t, good, func(c *corev1.ConfigMap) error {
@@ -531,7 +531,7 @@ func TestCheckTellsWhatKeepsPodsFromTheirSidecars(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	want := []string{"WR721 ConfigMap " + bad + " weir-ca", "WR722 Namespace  " + bad, "WR722 ResourceQuota " + bad + " demands", "WR723 Namespace  " + bad}
+	want := []string{"WR721 ConfigMap " + bad + " weir-ca", "WR722 Namespace  " + bad, "WR722 Namespace  " + bad, "WR722 ResourceQuota " + bad + " demands", "WR723 Namespace  " + bad}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q\n%s", got, want, text)
 	}

@@ -40,6 +40,8 @@ var changing = []struct {
 }{
 	{regexp.MustCompile(`-[a-f0-9]{7,10}(-[a-z0-9]{5})?\b`), "-HASH"},
 	{regexp.MustCompile(`\b\d+(\.\d+)?(ms|s|m|h|d)\b`), "AGE"},
+	{regexp.MustCompile(`\b20\d\d-\d\d-\d\d \d\d:\d\dZ`), "DATE"},
+	{regexp.MustCompile(`\b10\.\d+\.\d+\.\d+\b`), "ADDRESS"},
 	{regexp.MustCompile(` +`), " "},
 }
 
@@ -76,7 +78,7 @@ func TestOutputsFitPages(t *testing.T) {
 		want         bool
 	}{
 		{"a\nb", "a\nb", true}, {"a\nb", "a", false}, {"a", "a\nb", false}, {"a\nb\nc", "a\n...", true}, {"a\nb\nc", "...\nc", true}, {"a\nb\nc", "...\nb", false},
-		{"web-85d4c64dfd-8jhzm  Running, 40s old", "web-664c5c8d8b-kq7dn Running, 3d old", true}, {" 80 v1", " 81 v1", false}, {"a", "...\nb", false}, {"", "a", false},
+		{"web-85d4c64dfd-8jhzm  Running, 40s old", "web-664c5c8d8b-kq7dn Running, 3d old", true}, {" 80 v1", " 81 v1", false}, {"until 2026-11-30 15:20Z at 10.0.0.7:80", "until 2027-01-02 03:04Z at 10.244.0.12:80", true}, {"a", "...\nb", false}, {"", "a", false},
 	} {
 		if got := fits(c.output, c.page); got != c.want {
 			t.Errorf("%q fits %q: %t", c.output, c.page, got)
@@ -84,14 +86,25 @@ func TestOutputsFitPages(t *testing.T) {
 	}
 }
 
-// TestTheTutorialOfRolloutsIsTrue follows the page word by word: files are saved as they are written, commands are run in one shell's
-// environment, and what they say is what the page says, at the latest after a while.
+// TestTheTutorialOfRolloutsIsTrue follows the page word by word.
 func TestTheTutorialOfRolloutsIsTrue(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("each of its steps waits for the share that is measured: over two minutes")
 	}
-	page, err := os.ReadFile(filepath.Join(top, "docs/tutorial-rollouts.md"))
+	followPage(t, "docs/tutorial-rollouts.md", 8)
+}
+
+// TestTheTutorialOfTheMeshIsTrue follows the page word by word.
+func TestTheTutorialOfTheMeshIsTrue(t *testing.T) {
+	t.Parallel()
+	followPage(t, "docs/tutorial-mesh.md", 8)
+}
+
+// followPage does what a page says: files are saved as they are written, commands are run in one shell's environment, and what they
+// say is what the page says, at the latest after a while. The page has at least so many blocks of commands.
+func followPage(t *testing.T, name string, least int) {
+	page, err := os.ReadFile(filepath.Join(top, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,8 +113,14 @@ func TestTheTutorialOfRolloutsIsTrue(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", top, "-o", filepath.Join(bin, "weir"), "./cmd/weir").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if err := os.Symlink("weir", filepath.Join(bin, "kubectl-weir")); err != nil {
+	deploy, err := filepath.Abs(filepath.Join(top, "deploy"))
+	if err != nil {
 		t.Fatal(err)
+	}
+	for link, to := range map[string]string{"bin/kubectl-weir": "weir", "deploy": deploy} {
+		if err := os.Symlink(to, filepath.Join(folder, link)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	variables := "" // what earlier commands have set
 	run := func(script string) (string, error) {
@@ -127,21 +146,21 @@ func TestTheTutorialOfRolloutsIsTrue(t *testing.T) {
 				want = all[i+1].text
 			}
 			if err := follows(run, b.text, want); err != nil {
-				t.Fatalf("docs/tutorial-rollouts.md:%d: %v", b.line, err)
+				t.Fatalf("%s:%d: %v", name, b.line, err)
 			}
 			for _, line := range assigns.FindAllString(b.text, -1) {
 				variables += line + "\n"
 			}
 		}
 	}
-	if done < 8 {
+	if done < least {
 		t.Errorf("the page has %d blocks of commands", done)
 	}
 }
 
 // looks are commands that change nothing, so that they may be run over and over; assigns are those that set a variable.
 var (
-	looks   = regexp.MustCompile(`^(curl|for i in|kubectl -n \S+ get|kubectl weir rollout (get|status))\b`)
+	looks   = regexp.MustCompile(`^(curl|for i in|kubectl -n \S+ (get|logs)|kubectl weir rollout (get|status)|weir (status|explain|access))\b`)
 	assigns = regexp.MustCompile(`(?m)^[A-Z]+=.*$`)
 )
 
