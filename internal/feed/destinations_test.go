@@ -347,10 +347,10 @@ func TestAStreamAsksForABoundedNumber(t *testing.T) {
 	session := s.open(t.Context(), model.WorkloadOwner("shop", "cart-1"), "shop/cart-1", nil, func() {})
 	defer s.close(session)
 	request := func(subscribe, unsubscribe []string) error {
-		return session.OnStreamDeltaRequest(1, &discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: subscribe, ResourceNamesUnsubscribe: unsubscribe})
+		return session.request(&discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: subscribe, ResourceNamesUnsubscribe: unsubscribe})
 	}
 	r := (&receiver{client: &Client{Owner: session.owner, Destinations: &Destinations{}}}).hello()
-	if err := session.OnStreamDeltaRequest(1, r); err != nil {
+	if err := session.request(r); err != nil {
 		t.Fatal(err)
 	}
 	var err error
@@ -391,7 +391,7 @@ func FuzzDestinationNames(f *testing.F) {
 		session := s.open(t.Context(), "workload/shop/cart-1", "shop/cart-1", nil, func() {})
 		defer s.close(session)
 		r := (&receiver{client: &Client{Owner: session.owner, Destinations: &Destinations{}}}).hello()
-		if err := session.OnStreamDeltaRequest(1, r); err != nil {
+		if err := session.request(r); err != nil {
 			t.Fatal(err)
 		}
 		to, wrong := parseDestination(name)
@@ -401,7 +401,7 @@ func FuzzDestinationNames(f *testing.F) {
 		for _, r := range []*discovery.DeltaDiscoveryRequest{
 			{TypeUrl: typeURL, ResourceNamesSubscribe: []string{name}}, {TypeUrl: typeURL, ResourceNamesUnsubscribe: []string{name}},
 		} {
-			if err := session.OnStreamDeltaRequest(1, r); (err == nil) != (wrong == nil) {
+			if err := session.request(r); (err == nil) != (wrong == nil) {
 				t.Fatalf("%q: %v, read: %v", name, err, wrong)
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
 	"github.com/weirmesh/weir/internal/model"
 )
 
@@ -87,7 +89,9 @@ const Patience = 10 * time.Second
 func (s *Server) open(ctx context.Context, owner model.Owner, proxy string, by *visitor, end context.CancelFunc) *session {
 	s.mu.Lock()
 	f := s.feed(owner)
-	session := &session{server: s, owner: owner, proxy: proxy, feed: f, by: by, ctx: ctx, end: end}
+	session := &session{
+		server: s, owner: owner, proxy: proxy, feed: f, by: by, ctx: ctx, end: end, responses: make(chan *discovery.DeltaDiscoveryResponse, 1),
+	}
 	old := f.sessions[proxy]
 	f.sessions[proxy] = session
 	s.mu.Unlock()
