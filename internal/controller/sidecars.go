@@ -48,6 +48,8 @@ type sidecarStatus struct {
 	// cluster yet.
 	Connected int `json:"connected"`
 	Due       int `json:"due"`
+	// Unsent are destinations that sidecars use, or ask for, and that are too large to be sent, at most 64.
+	Unsent []feed.Unsent `json:"unsent,omitempty"`
 }
 
 // newSidecars returns nil if there are none to be fed.
@@ -278,7 +280,7 @@ func (s *sidecars) status() *sidecarStatus {
 	if s == nil {
 		return nil
 	}
-	connected := int(s.feeds.Stats().Workloads)
+	connected, unsent := int(s.feeds.Stats().Workloads), s.feeds.Unsent()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	due := 0
@@ -287,5 +289,5 @@ func (s *sidecars) status() *sidecarStatus {
 			due++
 		}
 	}
-	return &sidecarStatus{connected, due}
+	return &sidecarStatus{connected, due, unsent[:min(len(unsent), 64)]}
 }

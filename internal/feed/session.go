@@ -179,6 +179,9 @@ func (s *session) cut(r *discovery.DeltaDiscoveryResponse) {
 func (s *session) request(r *discovery.DeltaDiscoveryRequest) error {
 	s.mu.Lock()
 	first := !s.begun
+	if first {
+		s.have = r.InitialResourceVersions
+	}
 	s.mu.Unlock()
 	subscribe, unsubscribe := r.ResourceNamesSubscribe, r.ResourceNamesUnsubscribe
 	if err := check(r, !first && s.asks.Load()); err != nil {
@@ -201,9 +204,7 @@ func (s *session) request(r *discovery.DeltaDiscoveryRequest) error {
 		}
 	}
 	s.mu.Lock()
-	if first {
-		s.begun, s.have = true, r.InitialResourceVersions
-	}
+	s.begun = true
 	acknowledged := r.ResponseNonce != "" && r.ResponseNonce == s.nonce
 	if acknowledged {
 		s.waiting = false
