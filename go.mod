@@ -3,7 +3,6 @@ module github.com/weirmesh/weir
 go 1.26.0
 
 require (
-	github.com/envoyproxy/go-control-plane v0.14.0
 	github.com/envoyproxy/go-control-plane/envoy v1.40.0
 	github.com/fsnotify/fsnotify v1.10.1
 	github.com/getkin/kin-openapi v0.153.0

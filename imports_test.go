@@ -276,30 +276,41 @@ func TestOnlyKubeSpeaksToAPIServers(t *testing.T) {
 // TestDemoIsBuiltInAMinute holds that weir-demo, which is what people see first, is made of little: with nothing in the cache of builds, it takes
 // two cores less than a minute (README.md), of which each package is a part.
 func TestDemoIsBuiltInAMinute(t *testing.T) {
-	const most = 470
-	heavy := []string{
+	madeOf(t, "cmd/weir-demo", 470,
 		"k8s.io/client-go/", "sigs.k8s.io/controller-runtime/", "github.com/google/cel-go/", "k8s.io/apiserver/pkg/cel/", "google.golang.org/grpc", "github.com/envoyproxy/",
-		"github.com/spf13/cobra",
-	}
+		"github.com/spf13/cobra")
+}
+
+// TestProxyIsMadeOfLittle holds that the program that runs beside each pod links no library that it does not need: what is linked takes memory
+// of each pod when it begins.
+func TestProxyIsMadeOfLittle(t *testing.T) {
+	madeOf(t, "cmd/weir-proxy", 450,
+		"k8s.io/", "sigs.k8s.io/", "github.com/google/cel-go/", "cel.dev/", "github.com/spf13/cobra", "go.yaml.in/",
+		"github.com/envoyproxy/go-control-plane/envoy/config/route/", "github.com/envoyproxy/go-control-plane/envoy/extensions/")
+}
+
+// madeOf holds that a command depends on at most so many packages, and on none that begins with one of the prefixes.
+func madeOf(t *testing.T, command string, most int, never ...string) {
+	t.Helper()
 	found := false
 	for _, p := range listPackages(t) {
-		if p.ImportPath != module+"/cmd/weir-demo" {
+		if p.ImportPath != module+"/"+command {
 			continue
 		}
 		found = true
 		if len(p.Deps) > most {
-			t.Errorf("weir-demo is made of %d packages, want at most %d", len(p.Deps), most)
+			t.Errorf("%s is made of %d packages, want at most %d", command, len(p.Deps), most)
 		}
 		for _, dep := range p.Deps {
-			for _, prefix := range heavy {
+			for _, prefix := range never {
 				if strings.HasPrefix(dep, prefix) {
-					t.Errorf("weir-demo depends on %s", dep)
+					t.Errorf("%s depends on %s", command, dep)
 				}
 			}
 		}
 	}
 	if !found {
-		t.Error("there is no cmd/weir-demo")
+		t.Errorf("there is no %s", command)
 	}
 }
 

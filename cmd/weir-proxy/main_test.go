@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	mostOnDisk   = 25 << 20
-	mostResident = 20 << 20
-	mostPrivate  = 10 << 20
+	mostOnDisk   = 19_000_000
+	mostResident = 20_000_000
+	mostPrivate  = 10_000_000
 )
 
 // TestBinaryIsSmall builds the program as it is released, runs it beside a control plane that is away, and looks at what it takes.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/screen"
 )
 
@@ -230,6 +232,15 @@ func exitCodeLines() string {
 		fmt.Fprintf(&b, "  %d  %s\n", e.code, e.meaning)
 	}
 	return b.String()
+}
+
+// lasting is the RunE of a command that runs until a signal ends it.
+func lasting(run func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		ctx, stop := process.Interrupted(cmd.Context())
+		defer stop()
+		return run(ctx, args)
+	}
 }
 
 // fromEnvironment lets the environment set each flag that the command line does not set, and mentions that in the

@@ -1,10 +1,11 @@
 package cli
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/weirmesh/weir/internal/controller"
-	"github.com/weirmesh/weir/internal/process"
 )
 
 func newController(s streams) *cobra.Command {
@@ -27,10 +28,6 @@ also converts SMI objects between their versions for the API server.`,
 	}
 	o.Flags(cmd.Flags())
 	fromEnvironment(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, stop := process.Interrupted(cmd.Context())
-		defer stop()
-		return o.Run(ctx, s.err)
-	}
+	cmd.RunE = lasting(func(ctx context.Context, _ []string) error { return o.Run(ctx, s.err) })
 	return cmd
 }

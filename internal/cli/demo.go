@@ -1,10 +1,11 @@
 package cli
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/weirmesh/weir/internal/demo"
-	"github.com/weirmesh/weir/internal/process"
 )
 
 func newDemo(s streams) *cobra.Command {
@@ -22,10 +23,6 @@ func newDemo(s streams) *cobra.Command {
 		Args: noArgs,
 	}
 	o.Flags(cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, stop := process.Interrupted(cmd.Context())
-		defer stop()
-		return o.Run(ctx, s.out, s.err)
-	}
+	cmd.RunE = lasting(func(ctx context.Context, _ []string) error { return o.Run(ctx, s.out, s.err) })
 	return cmd
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirmesh/weir/internal/flags"
-	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/toy"
 	"github.com/weirmesh/weir/internal/visible"
 )
@@ -47,11 +46,7 @@ With --call it asks another service instead, and answers what that answers.`,
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not print requests")
 	f.StringVar(&o.certFile, "tls-cert", "", "serve TLS with this certificate chain (PEM file)")
 	f.StringVar(&o.keyFile, "tls-key", "", "the certificate's private key (PEM file)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, stop := process.Interrupted(cmd.Context())
-		defer stop()
-		return o.run(ctx, s, args)
-	}
+	cmd.RunE = lasting(func(ctx context.Context, args []string) error { return o.run(ctx, s, args) })
 	return cmd
 }
 

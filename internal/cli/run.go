@@ -56,11 +56,7 @@ for the application, as the pod.`,
 	f.StringVar(&o.rollouts, "rollout-state", "", "`file` that keeps over a restart how far Rollouts are, or off (default: in $STATE_DIRECTORY, or in $XDG_STATE_HOME/weir)")
 	o.translation = translation(s, cmd)
 	fromEnvironment(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, stop := process.Interrupted(cmd.Context())
-		defer stop()
-		return o.run(ctx, s, args)
-	}
+	cmd.RunE = lasting(func(ctx context.Context, args []string) error { return o.run(ctx, s, args) })
 	return cmd
 }
 

@@ -55,6 +55,8 @@ type sidecarStatus struct {
 	// cluster yet.
 	Connected int `json:"connected"`
 	Due       int `json:"due"`
+	// Unsent are destinations that sidecars use, or ask for, and that are too large to be sent, at most 64.
+	Unsent []feed.Unsent `json:"unsent,omitempty"`
 }
 
 // newSidecars returns nil if there are none to be fed.
@@ -295,7 +297,7 @@ func (s *sidecars) status() *sidecarStatus {
 	if s == nil {
 		return nil
 	}
-	connected := int(s.feeds.Stats().Workloads)
+	connected, unsent := int(s.feeds.Stats().Workloads), s.feeds.Unsent()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	due := 0
@@ -304,5 +306,5 @@ func (s *sidecars) status() *sidecarStatus {
 			due++
 		}
 	}
-	return &sidecarStatus{connected, due}
+	return &sidecarStatus{connected, due, unsent[:min(len(unsent), 64)]}
 }

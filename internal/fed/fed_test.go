@@ -1,7 +1,6 @@
 package fed_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 	"github.com/weirmesh/weir/internal/feed"
 	"github.com/weirmesh/weir/internal/identity"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -124,19 +124,18 @@ func start(t *testing.T, args ...string) *proxy {
 		"--ca-file="+write("ca", string(authority.Bundle())), "--token-file="+write("token", "x"), "--admin-token-file="+write("admin", "secret"), "--log-format=text")); err != nil {
 		t.Fatal(err)
 	}
-	log := &lines{found: make(chan string, 1)}
+	log := &peertest.Log{}
 	all.Go(func() {
 		if err := run.Run(ctx, io.Discard, log); err != nil {
 			t.Errorf("%v\n%s", err, log)
 		}
 	})
-	select {
-	case p.admin = <-log.found:
-	case <-time.After(time.Minute):
-		t.Fatalf("the proxy serves nothing:\n%s", log)
-	}
+	p.admin = log.Await(t, serving)[1]
 	return p
 }
+
+// serving is what a proxy says once it serves, with the address of the admin endpoint.
+var serving = regexp.MustCompile(`msg=serving admin=(http://[0-9.:]+)/`)
 
 // free is a port that nobody has.
 func free(t *testing.T) int {
@@ -174,28 +173,4 @@ func (p *proxy) report() telemetry.Report {
 		p.t.Fatal(err)
 	}
 	return report
-}
-
-// lines is a log, in which the address of the admin endpoint is found once the proxy serves.
-type lines struct {
-	mu    sync.Mutex
-	text  bytes.Buffer
-	found chan string
-}
-
-var serving = regexp.MustCompile(`msg=serving admin=(http://[0-9.:]+)`)
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if at := serving.FindSubmatch(b); at != nil {
-		l.found <- string(at[1])
-	}
-	return l.text.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/identity/spiffe"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 )
 
 // TestAGatewayReachesPodsByTheirIdentity serves what needs no identity while none is signed, and sends a pod with a sidecar
@@ -57,7 +58,7 @@ func TestAGatewayReachesPodsByTheirIdentity(t *testing.T) {
 		"--admin=127.0.0.1:0", "--reach=any", "--log-format=text"}); err != nil {
 		t.Fatal(err)
 	}
-	log := &text{}
+	log := &peertest.Log{}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx, io.Discard, log) }()
@@ -98,7 +99,7 @@ func TestAGatewayUsesNoIdentityOfOthers(t *testing.T) {
 			domain, token = who, "shop/edge-1"
 		}
 		id := newCluster(t, domain).identity(token)
-		log := &text{}
+		log := &peertest.Log{}
 		own := newIdentities(spiffe.DefaultTrustDomain, "shop", "Gateway", slog.New(slog.NewTextHandler(log, nil)))
 		told := false
 		own.tell = func() { told = true }

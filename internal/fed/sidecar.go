@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
@@ -172,6 +174,8 @@ func (o *Sidecar) run(ctx context.Context, plane *dataplane.Plane, own *identiti
 	destinations.Used = plane.Server.Used
 	client.Taps = func(s *feed.Stream, end func()) error { return tapping.Serve(s, end, plane.Metrics) }
 	applied := &applied{plane: plane, none: "the pod has no port that can be served"}
+	began := make(chan struct{})
+	begin := sync.OnceFunc(func() { close(began) })
 	return plane.Run(ctx, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		group.Go(func() error { return own.source.Run(ctx) })
@@ -184,15 +188,37 @@ func (o *Sidecar) run(ctx context.Context, plane *dataplane.Plane, own *identiti
 					return err
 				}
 				o.secured.Store(requiresTLS(c))
+				begin()
 				return nil
 			})
 		})
 		group.Go(func() error { return forget(ctx, destinations, plane.Server.Used, plane.Server.Release) })
+		group.Go(func() error { return settle(ctx, began, log) })
 		if probes != nil {
 			group.Go(func() error { return probes.run(ctx) })
 		}
 		return group.Wait()
 	})
+}
+
+// settleAfter is when the start is over, after the first configuration.
+const settleAfter = 5 * time.Second
+
+// settle gives memory back once the start is over: there is a sidecar beside each pod, and most have little to do.
+func settle(ctx context.Context, began <-chan struct{}, log *slog.Logger) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-began:
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(settleAfter):
+		if err := process.Settle(); err != nil {
+			log.Debug("pages of the program are not given back", "error", err)
+		}
+	}
+	return nil
 }
 
 // strict is the configuration with mutual TLS wherever the pod has it, unless clients without TLS are served (--permissive).

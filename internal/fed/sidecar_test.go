@@ -1,7 +1,6 @@
 package fed
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -29,6 +28,7 @@ import (
 	"github.com/weirmesh/weir/internal/identity/spiffe"
 	"github.com/weirmesh/weir/internal/identity/workload"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/test/freeport"
 )
 
@@ -167,14 +167,14 @@ type running struct {
 	*cluster
 	admin             string
 	inbound, outbound int
-	log               *text
+	log               *peertest.Log
 	stop              func() error
 }
 
 // start runs the sidecar of the pod. meant stands for the redirect.
 func (c *cluster) start(meant func() netip.AddrPort, args ...string) *running {
 	c.Helper()
-	r := &running{cluster: c, log: &text{}, inbound: c.port(), outbound: c.port(), admin: fmt.Sprintf("127.0.0.1:%d", c.port())}
+	r := &running{cluster: c, log: &peertest.Log{}, inbound: c.port(), outbound: c.port(), admin: fmt.Sprintf("127.0.0.1:%d", c.port())}
 	s := NewSidecar()
 	s.original = func(net.Conn) (netip.AddrPort, error) { return meant(), nil }
 	f := pflag.NewFlagSet("sidecar", pflag.ContinueOnError)
@@ -222,24 +222,6 @@ func (r *running) ready(status int, body string) {
 		got = string(text)
 		return answer.StatusCode == status && strings.HasPrefix(got, body)
 	})
-}
-
-// text is a log.
-type text struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (t *text) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.b.Write(b)
-}
-
-func (t *text) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.b.String()
 }
 
 // configuration is that of a pod: its port 8080 with identities, served by app, and what it calls at 10.0.0.9:80, which is

@@ -43,6 +43,9 @@ func (s *Server) Set(owner model.Owner, own *model.Config, common *Common) (conn
 	f.alone = true
 	s.mu.Unlock()
 	mine, err := newSnapshot(own, f.own)
+	s.mu.Lock()
+	f.unsent = err
+	s.mu.Unlock()
 	if err != nil {
 		return true, err
 	}

@@ -339,6 +339,86 @@ func TestQuestionsEndWithoutAControlPlane(t *testing.T) {
 	})
 }
 
+// TestADestinationThatIsTooLargeStaysAsItWas has one grow until it cannot be sent, and another control plane take over that never
+// could send it: who has it goes on with what it has, others do not get it, and all have the newest once it can be sent.
+func TestADestinationThatIsTooLargeStaysAsItWas(t *testing.T) {
+	w := newWorld(t)
+	large := func(version int) func(string, netip.AddrPort) *model.Config {
+		return func(_ string, to netip.AddrPort) *model.Config {
+			c := mesh(20, version)("", to)
+			if to == destinationAt(7) {
+				c.Services[0].Endpoints[0].Address = strings.Repeat("1", maxPart)
+			}
+			return c
+		}
+	}
+	s := w.server()
+	s.Destinations = true
+	address, stop := w.serve(s, "")
+	s.Direct(mesh(20, 1))
+	own, common := base(t)
+	cart, asks := w.asking("cart-1", address)
+	w.feed(s, "cart-1", own, common)
+	for _, i := range []int{7, 8} {
+		if err := asks.Find(t.Context(), destinationAt(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have := func(what, seven, eight string) {
+		t.Helper()
+		until(t, what+": "+eight+" is served", func() bool { return cart.endpoint(8) == eight+":80" })
+		if got := cart.endpoint(7); got != seven+":80" || asks.Kept() != 2 || len(cart.last().Listeners) != 3 {
+			t.Errorf("%s: serves %q, want %q; %d are kept; %d listeners", what, got, seven, asks.Kept(), len(cart.last().Listeners))
+		}
+	}
+	told := func(s *Server, is bool) {
+		t.Helper()
+		until(t, fmt.Sprint("the control plane says so: ", is), func() bool {
+			all, alone := s.Unsent(), s.Alone()
+			return (len(all) == 1 && all[0].Destination == destinationAt(7) && strings.Contains(all[0].Reason, "service/n/s7:80")) == is && len(alone) > 0 && alone[0].Name == "cart-1" && alone[0].Unsent == is
+		})
+	}
+	have("before", "10.1.0.1", "10.1.0.1")
+	told(s, false)
+	s.Direct(large(2))
+	have("it has grown", "10.1.0.1", "10.1.0.2")
+	told(s, true)
+
+	stop()
+	again := w.server()
+	again.Destinations = true
+	w.serve(again, address)
+	again.Direct(large(3))
+	w.feed(again, "cart-1", own, common)
+	have("another control plane", "10.1.0.1", "10.1.0.3")
+	told(again, true)
+	again.Direct(large(4))
+	have("and a change there", "10.1.0.1", "10.1.0.4")
+
+	pay, others := w.asking("pay-1", address)
+	w.feed(again, "pay-1", own, common)
+	soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := others.Find(soon, destinationAt(7)); err == nil || pay.endpoint(7) != "" || others.Kept() != 0 {
+		t.Errorf("a proxy that never had it: %v, serves %q", err, pay.endpoint(7))
+	}
+	if all := again.Alone(); len(all) != 2 || all[1].Unsent {
+		t.Errorf("of it is said: %+v", all)
+	}
+
+	again.Direct(mesh(20, 5))
+	have("it fits again", "10.1.0.5", "10.1.0.5")
+	told(again, false)
+	if err := others.Find(t.Context(), destinationAt(7)); err != nil || pay.endpoint(7) != "10.1.0.5:80" {
+		t.Errorf("a proxy that never had it: %v, serves %q", err, pay.endpoint(7))
+	}
+	again.Direct(large(6))
+	have("and no more", "10.1.0.5", "10.1.0.6")
+	again.Direct(mesh(7, 7)) // 7 and 8 are gone
+	until(t, "what is known no more has gone", func() bool { return cart.endpoint(7) == "" && cart.endpoint(8) == "" })
+	told(again, false)
+}
+
 // TestAStreamAsksForABoundedNumber has a peer of its own, which asks for more.
 func TestAStreamAsksForABoundedNumber(t *testing.T) {
 	s := &Server{Destinations: true}
@@ -347,10 +427,10 @@ func TestAStreamAsksForABoundedNumber(t *testing.T) {
 	session := s.open(t.Context(), model.WorkloadOwner("shop", "cart-1"), "shop/cart-1", nil, func() {})
 	defer s.close(session)
 	request := func(subscribe, unsubscribe []string) error {
-		return session.OnStreamDeltaRequest(1, &discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: subscribe, ResourceNamesUnsubscribe: unsubscribe})
+		return session.request(&discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: subscribe, ResourceNamesUnsubscribe: unsubscribe})
 	}
 	r := (&receiver{client: &Client{Owner: session.owner, Destinations: &Destinations{}}}).hello()
-	if err := session.OnStreamDeltaRequest(1, r); err != nil {
+	if err := session.request(r); err != nil {
 		t.Fatal(err)
 	}
 	var err error
@@ -391,7 +471,7 @@ func FuzzDestinationNames(f *testing.F) {
 		session := s.open(t.Context(), "workload/shop/cart-1", "shop/cart-1", nil, func() {})
 		defer s.close(session)
 		r := (&receiver{client: &Client{Owner: session.owner, Destinations: &Destinations{}}}).hello()
-		if err := session.OnStreamDeltaRequest(1, r); err != nil {
+		if err := session.request(r); err != nil {
 			t.Fatal(err)
 		}
 		to, wrong := parseDestination(name)
@@ -401,7 +481,7 @@ func FuzzDestinationNames(f *testing.F) {
 		for _, r := range []*discovery.DeltaDiscoveryRequest{
 			{TypeUrl: typeURL, ResourceNamesSubscribe: []string{name}}, {TypeUrl: typeURL, ResourceNamesUnsubscribe: []string{name}},
 		} {
-			if err := session.OnStreamDeltaRequest(1, r); (err == nil) != (wrong == nil) {
+			if err := session.request(r); (err == nil) != (wrong == nil) {
 				t.Fatalf("%q: %v, read: %v", name, err, wrong)
 			}
 		}

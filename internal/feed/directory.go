@@ -3,6 +3,7 @@ package feed
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -58,11 +59,12 @@ type directory struct {
 	used map[netip.AddrPort]map[string]*destination // by the namespace of those who use them
 }
 
-// destination is one that sessions use.
+// destination is one that sessions use, or used since the last Direct if it cannot be sent.
 type destination struct {
-	current atomic.Pointer[snapshot]
-	made    *model.Config         // what current was made of; guarded by directory.mu
-	users   map[*session]struct{} // guarded by directory.mu
+	current atomic.Pointer[snapshot] // the newest that can be sent; without one, what names its parts (asHad)
+	made    *model.Config            // what find returned last; guarded by directory.mu
+	unsent  error                    // why current is not that, nil if it is; guarded by directory.mu
+	users   map[*session]struct{}    // guarded by directory.mu
 }
 
 // Direct makes find what answers proxies that ask for destinations (Destinations), instead of the one before. It returns
@@ -83,8 +85,11 @@ func (s *Server) Direct(find func(clients string, to netip.AddrPort) *model.Conf
 	d.mu.Unlock()
 	slices.SortFunc(all, netip.AddrPort.Compare)
 	for _, to := range all {
-		for _, session := range s.renew(to) {
-			session.wake()
+		for _, r := range s.renew(to) {
+			r.session.wake()
+			if r.turned {
+				s.changed(r.session.owner)
+			}
 		}
 	}
 	if first {
@@ -107,59 +112,124 @@ func (s *Server) wakeAsking() {
 	}
 }
 
+// renewed is a session for which a destination changed. It turned if it could be sent before and cannot now, or the other way
+// around.
+type renewed struct {
+	session *session
+	turned  bool
+}
+
 // renew makes a destination anew, and returns those who use it for whom it changed.
-func (s *Server) renew(to netip.AddrPort) (users []*session) {
+func (s *Server) renew(to netip.AddrPort) (all []renewed) {
 	d := &s.directory
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for clients, x := range d.used[to] {
-		users = append(users, s.renewFor(clients, to, x)...)
-	}
-	return users
-}
-
-// renewFor does it for one namespace. The directory's mutex is held.
-func (s *Server) renewFor(clients string, to netip.AddrPort, x *destination) (users []*session) {
-	d := &s.directory
-	before := x.current.Load()
-	made, next, err := d.make(clients, to, x.made, before)
-	switch {
-	case err != nil:
-		s.complaints.Log(s.Logger, slog.LevelError, to.String(), "a destination cannot be sent, and proxies keep the previous one", "destination", to.String(), "error", err)
-		return nil
-	case next == nil:
-		next = &snapshot{} // known no more; it may come back
-	}
-	x.made = made
-	if before.version == next.version {
-		return nil
-	}
-	x.current.Store(next)
-	for session := range x.users {
-		users = append(users, session)
-	}
-	return users
-}
-
-// make returns what is known of a destination, nil if nothing is: before, if that was made of the same. d.mu is held.
-func (d *directory) make(clients string, to netip.AddrPort, of *model.Config, before *snapshot) (*model.Config, *snapshot, error) {
-	if d.find == nil {
-		return nil, nil, nil
-	}
-	c := d.find(clients, to)
-	switch c {
-	case nil:
-		return nil, nil, nil
-	case of:
-		return c, before, nil
-	}
-	for _, other := range d.used[to] {
-		if other.made == c {
-			return c, other.current.Load(), nil
+		if len(x.users) == 0 {
+			d.remove(clients, to)
+			continue
+		}
+		users, turned := s.renewFor(clients, to, x)
+		for _, session := range users {
+			all = append(all, renewed{session, turned})
 		}
 	}
-	next, err := newSnapshot(c, before)
-	return c, next, err
+	return all
+}
+
+// renewFor does it for the users of one namespace. The directory's mutex is held.
+func (s *Server) renewFor(clients string, to netip.AddrPort, x *destination) (users []*session, turned bool) {
+	d := &s.directory
+	c := d.at(clients, to)
+	if c != nil && c == x.made {
+		return nil, false
+	}
+	before, could := x.current.Load(), x.unsent == nil
+	next := &snapshot{} // known no more; it may come back
+	if x.unsent = nil; c != nil {
+		next, x.unsent = d.snapshot(to, c, before)
+	}
+	x.made = c
+	if x.unsent != nil {
+		s.tellUnsent(to, x.unsent)
+		next = before
+	} else if !could {
+		s.Logger.Info("a destination can be sent again", "destination", to.String())
+	}
+	turned = could != (x.unsent == nil)
+	if x.current.Store(next); turned || before.version != next.version {
+		users = slices.Collect(maps.Keys(x.users))
+	}
+	return users, turned
+}
+
+func (s *Server) tellUnsent(to netip.AddrPort, err error) {
+	s.complaints.Log(s.Logger, slog.LevelError, to.String(), "a destination cannot be sent, and proxies that have it keep the previous one", "destination", to.String(), "error", err)
+}
+
+// at is what is known of a destination, nil if nothing is. d.mu is held.
+func (d *directory) at(clients string, to netip.AddrPort) *model.Config {
+	if d.find == nil {
+		return nil
+	}
+	return d.find(clients, to)
+}
+
+// snapshot is newSnapshot of what is at a destination, or what it gave for another namespace. d.mu is held.
+func (d *directory) snapshot(to netip.AddrPort, c *model.Config, before *snapshot) (*snapshot, error) {
+	for _, other := range d.used[to] {
+		if other.made == c && other.unsent == nil {
+			return other.current.Load(), nil
+		}
+	}
+	return newSnapshot(c, before)
+}
+
+// remove forgets a destination. d.mu is held.
+func (d *directory) remove(clients string, to netip.AddrPort) {
+	if delete(d.used[to], clients); len(d.used[to]) == 0 {
+		delete(d.used, to)
+	}
+}
+
+// Unsent is a destination that cannot be sent. Proxies that had it before keep what they have; others do not get it.
+type Unsent struct {
+	Destination netip.AddrPort `json:"destination"`
+	Reason      string         `json:"reason"`
+}
+
+// Unsent are the destinations that proxies use, or asked for since the last Direct, and that cannot be sent.
+func (s *Server) Unsent() (out []Unsent) {
+	d := &s.directory
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for to, by := range d.used {
+		for _, x := range by {
+			if x.unsent != nil {
+				out = append(out, Unsent{to, x.unsent.Error()})
+				break
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Unsent) int { return a.Destination.Compare(b.Destination) })
+	return out
+}
+
+// lacking are the sessions whose proxies use a destination that cannot be sent.
+func (d *directory) lacking() map[*session]bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := map[*session]bool{}
+	for _, by := range d.used {
+		for _, x := range by {
+			if x.unsent != nil {
+				for session := range x.users {
+					out[session] = true
+				}
+			}
+		}
+	}
+	return out
 }
 
 // ready reports whether there is something to find destinations by.
@@ -169,21 +239,24 @@ func (d *directory) ready() bool {
 	return d.find != nil
 }
 
-// enter makes a session one that uses a destination; nil if nothing is known there.
+// enter makes a session one that uses a destination; nil if nothing is known there. It fails if the destination cannot be sent
+// and the proxy does not have it either. s.mu is held.
 func (d *directory) enter(s *session, to netip.AddrPort) (*destination, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	clients := s.owner.Namespace()
 	x := d.used[to][clients]
-	if x != nil && len(x.current.Load().parts) == 0 {
-		return nil, nil
-	}
 	if x == nil {
-		made, is, err := d.make(clients, to, nil, nil)
-		if is == nil || err != nil {
-			return nil, err
+		c := d.at(clients, to)
+		if c == nil {
+			return nil, nil
 		}
-		x = &destination{users: map[*session]struct{}{}, made: made}
+		is, err := d.snapshot(to, c, nil)
+		if err != nil {
+			s.server.tellUnsent(to, err)
+			is = asHad(c)
+		}
+		x = &destination{made: c, unsent: err, users: map[*session]struct{}{}}
 		x.current.Store(is)
 		if d.used == nil {
 			d.used = map[netip.AddrPort]map[string]*destination{}
@@ -192,6 +265,13 @@ func (d *directory) enter(s *session, to netip.AddrPort) (*destination, error) {
 			d.used[to] = map[string]*destination{}
 		}
 		d.used[to][clients] = x
+	}
+	is := x.current.Load()
+	switch {
+	case len(is.parts) == 0:
+		return nil, nil
+	case !s.canHave(is):
+		return nil, x.unsent
 	}
 	x.users[s] = struct{}{}
 	return x, nil
@@ -202,16 +282,42 @@ func (d *directory) leave(s *session, to netip.AddrPort) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	clients := s.owner.Namespace()
-	x := d.used[to][clients]
-	if x == nil {
-		return
+	if x := d.used[to][clients]; x != nil {
+		if delete(x.users, s); len(x.users) == 0 && x.unsent == nil {
+			d.remove(clients, to)
+		}
 	}
-	if delete(x.users, s); len(x.users) == 0 {
-		delete(d.used[to], clients)
+}
+
+// asHad is what stands for a configuration that cannot be sent: its parts, each as the proxy has it.
+func asHad(c *model.Config) *snapshot {
+	s := &snapshot{}
+	for l, content := range parts(c) {
+		s.parts = append(s.parts, &part{name: string(appendName(nil, l, content))})
 	}
-	if len(d.used[to]) == 0 {
-		delete(d.used, to)
+	return s
+}
+
+// had is a part as the proxy has it, or will when what was sent is applied; nil if it does not have it. s.mu is held.
+func (s *session) had(name string) *part {
+	if s.at == nil {
+		if version, ok := s.have[name]; ok {
+			return &part{name: name, version: version}
+		}
+		return nil
 	}
+	if i, ok := slices.BinarySearchFunc(s.at.parts, name, func(p *part, name string) int { return strings.Compare(p.name, name) }); ok {
+		return s.at.parts[i]
+	}
+	return nil
+}
+
+// canHave reports whether the proxy can have a destination: all of it can be sent, or the proxy has its listeners, by which it
+// serves the destination. s.mu is held.
+func (s *session) canHave(is *snapshot) bool {
+	return !slices.ContainsFunc(is.parts, func(p *part) bool {
+		return p.resource == nil && strings.HasPrefix(p.name, "listener/") && s.had(p.name) == nil
+	})
 }
 
 // Asks reports whether no proxy of an owner that is connected has to have everything: then Set needs nothing that Direct
@@ -313,7 +419,7 @@ func (s *session) answer() {
 		_, used := b.uses[to]
 		x, err := s.server.directory.enter(s, to)
 		if err != nil { // no answer: that is not "unknown"
-			s.server.complain(s.owner, s.proxy, "a destination cannot be sent", "destination", to.String(), "error", err)
+			s.server.complain(s.owner, s.proxy, "a proxy asks for a destination that cannot be sent", "destination", to.String(), "error", err)
 			continue
 		}
 		if x != nil {
@@ -357,7 +463,14 @@ func (s *session) newest() *snapshot {
 	}
 	all := slices.Clone(current.parts)
 	for _, x := range s.sub.uses {
-		all = append(all, x.current.Load().parts...)
+		for _, p := range x.current.Load().parts {
+			if p.resource == nil {
+				p = s.had(p.name)
+			}
+			if p != nil {
+				all = append(all, p)
+			}
+		}
 	}
 	// Of parts of one name the owner's own counts, else the older version by its hash: which one does not matter, as the
 	// others follow at once, but it has to be one.

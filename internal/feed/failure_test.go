@@ -21,6 +21,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weirmesh/weir/internal/identity"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/peertest"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -216,24 +217,6 @@ func TestProxyFollowsAServerThatRestarts(t *testing.T) {
 	}
 }
 
-// lockedBuffer is a log that can be read while it is written.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 func TestStrangersGetNothing(t *testing.T) {
 	w := newWorld(t)
 	other := newWorld(t)
@@ -248,7 +231,7 @@ func TestStrangersGetNothing(t *testing.T) {
 		"wrong name":         func(c *Client) { c.ServerName = "other" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			var serverLog, clientLog lockedBuffer
+			var serverLog, clientLog peertest.Log
 			s := w.server()
 			s.Logger = slog.New(slog.NewTextHandler(&serverLog, nil))
 			s.Authenticate = func(ctx context.Context, token string) (model.Owner, string, error) {
@@ -346,7 +329,7 @@ func TestCAAndTokenAreReadAgain(t *testing.T) {
 	c := config(3, 3)
 	publish(t, s, c)
 	client := w.client("a", address)
-	var log lockedBuffer
+	var log peertest.Log
 	client.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	p := w.run(client)
 	until(t, "the client does not trust the server", func() bool { return strings.Contains(log.String(), "no configuration") })
@@ -368,7 +351,7 @@ func TestOwnerComesFromTheToken(t *testing.T) {
 			}
 			c := w.client("a", address) // says default/gw
 			c.TokenFile = w.write("mine.token", "good:"+string(own)+":a")
-			var log lockedBuffer
+			var log peertest.Log
 			c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			p := w.run(c)
 			until(t, "it is sent nothing", func() bool {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
 	"github.com/weirmesh/weir/internal/model"
 )
 
@@ -56,11 +58,13 @@ type Alone struct {
 	Proxy
 	// Behind is that it does not serve what the owner was given last, and had more than Patience to do so.
 	Behind bool
+	// Unsent is that some of what it is to have cannot be sent: it keeps the previous one.
+	Unsent bool
 }
 
 // Alone lists the proxies of all owners whose configurations come by Set that are connected now, by owner and name.
 func (s *Server) Alone() []Alone {
-	now := time.Now()
+	now, lacking := time.Now(), s.directory.lacking()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []Alone
@@ -71,7 +75,8 @@ func (s *Server) Alone() []Alone {
 		}
 		for _, r := range f.proxies {
 			if r.session != nil {
-				out = append(out, Alone{owner, r.Proxy, r.Version != current.version && !f.due.IsZero() && now.Sub(f.due) > Patience})
+				behind := r.Version != current.version && !f.due.IsZero() && now.Sub(f.due) > Patience
+				out = append(out, Alone{owner, r.Proxy, behind, f.unsent != nil || lacking[r.session]})
 			}
 		}
 	}
@@ -87,7 +92,9 @@ const Patience = 10 * time.Second
 func (s *Server) open(ctx context.Context, owner model.Owner, proxy string, by *visitor, end context.CancelFunc) *session {
 	s.mu.Lock()
 	f := s.feed(owner)
-	session := &session{server: s, owner: owner, proxy: proxy, feed: f, by: by, ctx: ctx, end: end}
+	session := &session{
+		server: s, owner: owner, proxy: proxy, feed: f, by: by, ctx: ctx, end: end, responses: make(chan *discovery.DeltaDiscoveryResponse, 1),
+	}
 	old := f.sessions[proxy]
 	f.sessions[proxy] = session
 	s.mu.Unlock()

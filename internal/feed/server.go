@@ -15,8 +15,6 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/server/delta/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
@@ -318,7 +316,7 @@ func (v *service) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryS
 	defer cancel()
 	session := s.open(ctx, owner, proxy, visitorOf(stream.Context()), cancel)
 	defer s.close(session)
-	err = delta.NewServer(ctx, session, session).DeltaStreamHandler(stream, resource.AnyType)
+	err = session.serve(stream)
 	if err != nil && status.Code(err) == codes.InvalidArgument {
 		s.complain(owner, proxy, "protocol error from a proxy", "error", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,10 +14,10 @@ import (
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
-	"github.com/weirmesh/weir/internal/model"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/weirmesh/weir/internal/model"
 )
 
 const (
@@ -29,9 +30,9 @@ const (
 	runningKey = "running"
 )
 
-// session is one stream of one proxy: the cache and the callbacks of its own delta server, so that what the proxy
-// claims to be never counts. One response is under way at a time; the next waits for its acknowledgement. So a proxy
-// that does not read delays no other and holds at most one chunk, and the steps that it misses become one.
+// session is one stream of one proxy. What the proxy claims to be never counts. One response is under way at a time; the
+// next waits for its acknowledgement. So a proxy that does not read delays no other and holds at most one chunk, and the
+// steps that it misses become one.
 type session struct {
 	server *Server
 	owner  model.Owner
@@ -41,16 +42,17 @@ type session struct {
 	ctx    context.Context // ends with the session
 	end    context.CancelFunc
 
+	// responses has room for the one that is under way.
+	responses chan *discovery.DeltaDiscoveryResponse
+
 	mu      sync.Mutex
-	watch   chan<- cache.DeltaResponse // nil: the proxy waits for no response
-	request *discovery.DeltaDiscoveryRequest
 	begun   bool              // the first request has come
 	have    map[string]string // versions of the parts that the proxy came with; nil after the first step
 	at      *snapshot         // the result of the steps that were sent; nil before the first
 	rest    step              // the unsent part of the step to at
 	sending bool              // the step to at is not sent to its end
 	waiting bool              // a response is not acknowledged
-	nonce   string            // of the last response
+	nonce   string            // of the last response, "" if that is not sent yet
 	version string            // of the last response: "" if more of its step follows
 	answers []question        // that the end of the step to at has
 
@@ -67,25 +69,53 @@ func (s *session) wake() {
 	s.fill()
 }
 
-// CreateDeltaWatch implements cache.ConfigWatcher.
-func (s *session) CreateDeltaWatch(r *discovery.DeltaDiscoveryRequest, sub cache.Subscription, responses chan cache.DeltaResponse) (func(), error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.at == nil && s.have == nil {
-		s.have = sub.ReturnedResources()
+// serve answers the requests of a stream until it ends, or the session does, which is no error.
+func (s *session) serve(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	requests := make(chan *discovery.DeltaDiscoveryRequest)
+	go func() { // ends with the stream, which ends when serve returns
+		defer close(requests)
+		for {
+			r, err := stream.Recv()
+			if err != nil {
+				return
+			}
+			select {
+			case requests <- r:
+			case <-stream.Context().Done():
+				return
+			}
+		}
+	}()
+	for sent := 1; ; {
+		select {
+		case <-s.ctx.Done():
+			return nil
+		case r, more := <-requests:
+			if !more {
+				return nil
+			}
+			if err := s.request(r); err != nil {
+				return err
+			}
+			s.wake()
+		case r := <-s.responses:
+			r.Nonce = strconv.Itoa(sent)
+			sent++
+			s.server.counts.responses.Add(1)
+			s.server.counts.parts.Add(uint64(len(r.Resources) + len(r.RemovedResources)))
+			s.mu.Lock()
+			s.nonce, s.version = r.Nonce, r.SystemVersionInfo
+			s.mu.Unlock()
+			if err := stream.Send(r); err != nil {
+				return err
+			}
+		}
 	}
-	s.watch, s.request = responses, r
-	s.fill()
-	return func() {
-		s.mu.Lock()
-		s.watch, s.request = nil, nil
-		s.mu.Unlock()
-	}, nil
 }
 
 // fill sends the next response if there is one and the proxy waits for it. s.mu is held.
 func (s *session) fill() {
-	if s.watch == nil || s.waiting {
+	if !s.begun || s.waiting {
 		return
 	}
 	s.answer()
@@ -117,10 +147,8 @@ func (s *session) fill() {
 		answers(response, s.answers)
 		s.answers = nil
 	}
-	s.waiting = true
-	// The channel has room: at most one response is under way.
-	s.watch <- &cache.DeltaPassthroughResponse{DeltaRequest: s.request, DeltaDiscoveryResponse: response, NextVersionMap: map[string]string{}}
-	s.watch, s.request = nil, nil
+	s.waiting, s.nonce = true, "" // it has none before it is sent, so that nobody can acknowledge it, and responses has room
+	s.responses <- response
 }
 
 // cut moves what fits into one response from the rest of the step.
@@ -147,31 +175,16 @@ func (s *session) cut(r *discovery.DeltaDiscoveryResponse) {
 	r.RemovedResources, s.rest.removed = slices.Clone(s.rest.removed[:k]), s.rest.removed[k:]
 }
 
-// OnDeltaStreamOpen implements delta.Callbacks.
-func (s *session) OnDeltaStreamOpen(context.Context, int64, string) error { return nil }
-
-// OnDeltaStreamClosed implements delta.Callbacks.
-func (s *session) OnDeltaStreamClosed(int64, *core.Node) {}
-
-// OnStreamDeltaResponse implements delta.Callbacks.
-func (s *session) OnStreamDeltaResponse(_ int64, _ *discovery.DeltaDiscoveryRequest, r *discovery.DeltaDiscoveryResponse) {
-	s.server.counts.responses.Add(1)
-	s.server.counts.parts.Add(uint64(len(r.Resources) + len(r.RemovedResources)))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.nonce, s.version = r.Nonce, r.SystemVersionInfo
-}
-
-// OnStreamDeltaRequest implements delta.Callbacks: it checks the request and processes its acknowledgement.
-func (s *session) OnStreamDeltaRequest(_ int64, r *discovery.DeltaDiscoveryRequest) error {
+// request checks a request and processes its acknowledgement.
+func (s *session) request(r *discovery.DeltaDiscoveryRequest) error {
 	s.mu.Lock()
 	first := !s.begun
+	if first {
+		s.have = r.InitialResourceVersions
+	}
 	s.mu.Unlock()
 	subscribe, unsubscribe := r.ResourceNamesSubscribe, r.ResourceNamesUnsubscribe
-	if !first && s.asks.Load() {
-		r.ResourceNamesSubscribe, r.ResourceNamesUnsubscribe = nil, nil // the session keeps them, nobody else
-	}
-	if err := check(r); err != nil {
+	if err := check(r, !first && s.asks.Load()); err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	asks := len(subscribe)+len(unsubscribe) > 0
@@ -224,10 +237,11 @@ func (s *session) OnStreamDeltaRequest(_ int64, r *discovery.DeltaDiscoveryReque
 }
 
 // check refuses requests that proxies never send.
-func check(r *discovery.DeltaDiscoveryRequest) error {
+func check(r *discovery.DeltaDiscoveryRequest, asks bool) error {
 	switch {
 	case r.TypeUrl != typeURL:
 		return errors.New("the type is not " + typeURL)
+	case asks:
 	case len(r.ResourceNamesUnsubscribe) > 0:
 		return errors.New("unsubscribing is not supported")
 	case len(r.ResourceNamesSubscribe) > 1 || len(r.ResourceNamesSubscribe) == 1 && r.ResourceNamesSubscribe[0] != "*":
@@ -250,9 +264,4 @@ func printable(s string, limit int) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, ""))
-}
-
-// CreateWatch implements cache.ConfigWatcher; there is no such stream.
-func (s *session) CreateWatch(*discovery.DiscoveryRequest, cache.Subscription, chan cache.Response) (func(), error) {
-	return nil, status.Error(codes.Unimplemented, "only the incremental protocol is supported")
 }

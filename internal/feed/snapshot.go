@@ -23,7 +23,8 @@ type part struct {
 	name    string
 	version string
 	content model.Config
-	// resource is the part on the wire; all responses that hold it share it.
+	// resource is the part on the wire; all responses that hold it share it. It is nil for a part that is never sent, since the
+	// proxy keeps what it has of it (asHad).
 	resource *discovery.Resource
 }
 
@@ -115,7 +116,7 @@ type snapshotBuilder struct {
 func (b *snapshotBuilder) add(l model.List, content *model.Config) error {
 	b.name = appendName(b.name[:0], l, content)
 	old := b.find()
-	if old != nil && l.Equal(&old.content, content) {
+	if old != nil && old.resource != nil && l.Equal(&old.content, content) {
 		old.content = *content
 		b.parts = append(b.parts, old)
 		return nil
@@ -127,7 +128,7 @@ func (b *snapshotBuilder) add(l model.List, content *model.Config) error {
 	if b.data.Len() > maxPart {
 		return fmt.Errorf("part %q: takes %d bytes, more than the %d that can be sent", b.name, b.data.Len(), maxPart)
 	}
-	if old != nil && bytes.Equal(b.data.Bytes(), old.resource.Resource.Value) {
+	if old != nil && old.resource != nil && bytes.Equal(b.data.Bytes(), old.resource.Resource.Value) {
 		old.content = *content
 		b.parts = append(b.parts, old)
 		return nil

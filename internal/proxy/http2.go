@@ -2,13 +2,11 @@ package proxy
 
 import (
 	"errors"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/http1"
@@ -213,28 +211,6 @@ func (s *stream) message() *exchange.Failure {
 	return nil
 }
 
-// takeBody notes what is known about the body. A body that has completely arrived has a known length.
-func (s *stream) takeBody() {
-	q := s.req
-	switch q.Body.Kind {
-	case http1.BodyNone:
-		switch q.Method {
-		case http.MethodPost, http.MethodPut, http.MethodPatch:
-			q.Body = http1.Body{Kind: http1.BodyLength} // RFC 9110 §8.6
-		}
-		return
-	}
-	if b, ok := s.s.Whole(); ok {
-		s.whole = b
-		if s.whole == nil {
-			s.whole = []byte{}
-		}
-		if !q.GRPC { // gRPC goes over HTTP/2 and announces no lengths
-			q.Body = http1.Body{Kind: http1.BodyLength, Length: int64(len(b))}
-		}
-	}
-}
-
 func (s *stream) release() {
 	s.ex.Shrink()
 	s.dropText()
@@ -253,98 +229,6 @@ func (s *stream) release() {
 	}
 	s.out = s.out[:0]
 	streamPool.Put(s)
-}
-
-func (s *stream) Buffered() []byte {
-	s.taken = s.whole != nil
-	return s.whole
-}
-
-func (s *stream) Ready() bool { return s.err != nil || s.s.Ready() }
-
-func (s *stream) Next() ([]byte, error) {
-	if s.err != nil {
-		return nil, s.err
-	}
-	if s.whole != nil && !s.taken {
-		s.taken = true
-		return s.whole, nil
-	}
-	p, err := s.await()
-	if err != nil {
-		s.err = streamBodyFailure(err)
-		return nil, s.err
-	}
-	s.arrived.Store(true)
-	return p, nil
-}
-
-// await waits for the next piece of the body, as long as the client's pace allows.
-func (s *stream) await() ([]byte, error) {
-	if s.s.Ready() {
-		return s.s.Next(time.Time{})
-	}
-	m := s.conn.srv.minPace
-	start := time.Now()
-	latest := start.Add(s.conn.srv.opt.StreamTimeout)
-	if s.req.GRPC {
-		return s.s.Next(latest) // a gRPC body is never due, see bodyDue
-	}
-	_, held := s.s.Arrived()
-	for {
-		limit := latest.Sub(start)
-		due := m.Rate > 0 && s.bodyDue()
-		if due {
-			if limit = s.pace.Left(m, limit); limit <= 0 {
-				return nil, http2.ErrTimeout
-			}
-		}
-		if m.Rate > 0 {
-			limit = min(limit, m.LookAfter()) // the body may become due, or stop being due
-		}
-		p, err := s.s.Next(start.Add(limit))
-		now := time.Now()
-		came, still := s.s.Arrived()
-		if due && s.bodyDue() {
-			s.pace.Waited(m, now.Sub(start)-(still-held), came-s.came)
-		}
-		s.came = came
-		if err != http2.ErrTimeout || !now.Before(latest) {
-			return p, err
-		}
-		start, held = now, still
-	}
-}
-
-// bodyDue is true while the client must send its body without pauses; see conn.bodyDue.
-func (s *stream) bodyDue() bool {
-	q := s.req
-	return !q.GRPC && !s.WaitsToBegin() && (q.Body.Kind == http1.BodyLength || !s.answering.Load())
-}
-
-// streamBodyFailure is why reading a stream's body ended. It returns io.EOF unchanged.
-func streamBodyFailure(err error) error {
-	var se *http2.StreamError
-	switch {
-	case err == io.EOF:
-		return err
-	case err == http2.ErrInterrupted:
-		return exchange.FailInterrupted
-	case errors.As(err, &se) && !se.Remote:
-		return &exchange.Failure{Reason: telemetry.BadBody, Detail: se.Detail, Err: err}
-	}
-	return exchange.BodyFailure(err)
-}
-
-func (s *stream) Trailers() []http1.Field { return s.s.Trailers() }
-
-func (s *stream) Interrupt() { s.s.Pause() }
-
-func (s *stream) Resume() {
-	s.s.Resume()
-	if s.err == exchange.FailInterrupted {
-		s.err = nil
-	}
 }
 
 func (s *stream) Proceed() error { return s.Inform(http.StatusContinue, nil) }
@@ -371,150 +255,3 @@ func (s *stream) TurnAway() bool {
 
 // WaitsToBegin is true while the client may be waiting for 100 (Continue) before it sends its body.
 func (s *stream) WaitsToBegin() bool { return !s.continued.Load() && !s.arrived.Load() }
-
-func (s *stream) Inform(status int, fields []http1.Field) error {
-	if status == http.StatusContinue {
-		if s.continued.Swap(true) {
-			return nil
-		}
-	}
-	if err := s.s.Answer(&http2.Head{Status: status, Fields: fields}, nil, false); err != nil {
-		return exchange.WriteFailure(err)
-	}
-	return nil
-}
-
-// Begin implements exchange.Client.
-func (s *stream) Begin(a *exchange.Answer) error {
-	h := &s.head
-	h.Status, h.Body = a.Status, a.Body
-	size := 0
-	for i := range a.Fields {
-		size += len(a.Fields[i].Name) + len(a.Fields[i].Value)
-	}
-	if cap(s.text) < size {
-		if size > headFree {
-			if !(clientMemory{s.conn}).Draw(size, true) {
-				return exchange.FailAnswerRoom
-			}
-			s.drawn = size
-		}
-		s.text = make([]byte, 0, max(size, 1<<10))
-	}
-	text, fields := s.text[:0], h.Fields[:0]
-	for i := range a.Fields {
-		f := &a.Fields[i]
-		n, v := len(text), len(text)+len(f.Name)
-		text = append(append(text, f.Name...), f.Value...)
-		fields = append(fields, http1.Field{Name: alias(text[n:v]), Value: alias(text[v:])})
-	}
-	s.text, h.Fields = text, fields
-	s.noOut = a.Body.Kind == http1.BodyNone || s.req.Method == http.MethodHead
-	if a.Refusal && !s.noOut && s.s.Shut() {
-		s.noOut, h.Body = true, http1.Body{}
-	}
-	s.begun, s.out = true, s.out[:0]
-	s.answering.Store(true)
-	return nil
-}
-
-// headFree is how many bytes of an answer's head a stream keeps without drawing: as many as the endpoint's side does.
-const headFree = 16 << 10
-
-// dropText frees the strings of a large head, once they are sent or not needed any more.
-func (s *stream) dropText() {
-	if s.drawn > 0 {
-		clear(s.head.Fields)
-		s.head.Fields, s.text = s.head.Fields[:0], nil
-		clientMemory{s.conn}.Give(s.drawn)
-		s.drawn = 0
-	}
-}
-
-// alias is b as a string, without a copy.
-func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
-
-func (s *stream) Write(p []byte) error {
-	if s.noOut || len(p) == 0 {
-		return nil
-	}
-	if len(p) <= exchange.Gather/2 {
-		if s.out = append(s.out, p...); len(s.out) < exchange.Gather {
-			return nil
-		}
-		return s.Flush()
-	}
-	if err := s.Flush(); err != nil {
-		return err
-	}
-	return s.wrote(s.s.Send(p, false))
-}
-
-func (s *stream) Flush() error {
-	var err error
-	switch {
-	case s.begun && !s.sent:
-		err = s.sendHead(s.out)
-	case len(s.out) > 0:
-		err = s.s.Send(s.out, false)
-	}
-	s.out = s.out[:0]
-	return s.wrote(err)
-}
-
-// sendHead sends the head, and p behind it as soon as the client gives room. A large head is not kept until then.
-func (s *stream) sendHead(p []byte) error {
-	var rest []byte
-	if s.drawn > 0 {
-		p, rest = nil, p
-	}
-	err := s.s.Answer(&s.head, p, false)
-	if s.sent = err != http2.ErrNoMemory; err != nil {
-		return err
-	}
-	if s.dropText(); len(rest) == 0 {
-		return nil
-	}
-	return s.s.Send(rest, false)
-}
-
-func (s *stream) End(trailers []http1.Field) error {
-	var head *http2.Head
-	switch {
-	case s.sent:
-	case s.drawn > 0 && len(s.out) > 0:
-		if err := s.sendHead(nil); err != nil {
-			return s.wrote(err)
-		}
-	default:
-		s.sent = true
-		head = &s.head
-	}
-	err := s.s.Finish(head, s.out, trailers)
-	if head != nil && err == http2.ErrNoMemory {
-		s.sent = false
-	}
-	s.out = s.out[:0]
-	return s.wrote(err)
-}
-
-func (s *stream) wrote(err error) error {
-	if err == http2.ErrNoMemory {
-		return exchange.FailAnswerRoom
-	}
-	if err != nil {
-		return exchange.WriteFailure(err)
-	}
-	return nil
-}
-
-func (s *stream) Retract() bool {
-	if s.sent {
-		return false
-	}
-	s.begun, s.out = false, s.out[:0]
-	s.dropText()
-	return true
-}
-
-func (s *stream) Abort() { s.s.Reset(http2.InternalError) }

@@ -100,7 +100,7 @@ var codes = []resource.Code{
 		Meaning: "Pods run without the sidecar that they, their namespace or a TLSConfig ask for. They were created before that, or while the webhook was not installed. It is a note for pods that never have one, such as those with their node's network.",
 		Fix:     "Create the pods anew."},
 	{ID: CodeSidecarState, Severity: resource.Warning, Title: "sidecars that are not as they should be",
-		Meaning: "Sidecars of a namespace are not connected to the controller, serve an old configuration, could not apply the newest one (an error), or have a certificate that should have been renewed (an error once it has ended). " +
+		Meaning: "Sidecars of a namespace are not connected to the controller, serve an old configuration, could not apply the newest one or cannot be sent all of it (an error), or have a certificate that should have been renewed (an error once it has ended). " +
 			"It is a note for those of another image than new pods get.",
 		Fix: "See what the message says."},
 	{ID: CodeNotSeen, Severity: resource.Info, Title: "not checked",

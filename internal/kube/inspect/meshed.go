@@ -178,7 +178,7 @@ func (j *judge) meshed(n *SidecarNamespace, now time.Time) {
 	}{
 		{m.away, "the sidecars of these pods are not connected to the controller: they serve what they have until their certificates end, and hear of no change", "see the logs of the containers " + workload.SidecarContainer, resource.Warning},
 		{m.behind, "the sidecars of these pods serve an older configuration than they were given", "it clears within seconds of a change; otherwise see the controller's log and theirs", resource.Warning},
-		{m.failing, "the sidecars of these pods could not apply the newest configuration, or not all of it", "see their logs, and the controller's", resource.Error},
+		{m.failing, "the sidecars of these pods could not apply the newest configuration, or not all of it, or some of it is too large to be sent to them; they serve the previous one", "see their logs, and the controller's", resource.Error},
 		{m.ending, "the certificates of these pods should have been renewed, and end soon, or have ended", "see the controller's log and theirs; without one, they reach and serve nobody by mutual TLS", endingSeverity(ended)},
 		{m.image, "the sidecars of these pods have another image than new pods get, " + j.Controller.Sidecars.Image, fmt.Sprintf("create them anew: kubectl -n %s rollout restart deployments,statefulsets,daemonsets", n.Name), resource.Info},
 	} {

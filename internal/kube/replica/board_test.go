@@ -101,6 +101,19 @@ func TestTheBoardSaysWhereReplicasAre(t *testing.T) {
 	waitUntil(t, "both replicas", func() bool { return reflect.DeepEqual(one.Replicas(), want) })
 }
 
+func TestSidecarsAreWrongThatDoNotServeAllThatTheyAreToHave(t *testing.T) {
+	for what, a := range map[string]feed.Alone{
+		"refused":  {Proxy: feed.Proxy{Err: "no"}},
+		"unserved": {Proxy: feed.Proxy{Unserved: []feed.Unserved{{Listener: "a"}}}},
+		"unsent":   {Unsent: true},
+		"":         {Proxy: feed.Proxy{Version: "v"}},
+	} {
+		if got := replica.SidecarsOf([]feed.Alone{a}); got[0].Wrong != (what != "") {
+			t.Errorf("%q: %+v", what, got)
+		}
+	}
+}
+
 // TestReplicasKnowTheSidecarsOfOthers, of which a word about one that moved counts once.
 func TestReplicasKnowTheSidecarsOfOthers(t *testing.T) {
 	c, informers := fake.NewFakeClient(), &informertest.FakeInformers{}

@@ -1,11 +1,9 @@
 package replica_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,25 +14,8 @@ import (
 
 	"github.com/weirmesh/weir/internal/identity"
 	"github.com/weirmesh/weir/internal/kube/replica"
+	"github.com/weirmesh/weir/internal/peertest"
 )
-
-// kept is a log.
-type kept struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (k *kept) Write(p []byte) (int, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.text.Write(p)
-}
-
-func (k *kept) String() string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.text.String()
-}
 
 // TestTheUsersAuthorityIsFollowed by two replicas: it signs from the beginning, and when it was replaced, after all trust
 // the next; what is wrong with it takes nothing away. The feed's authority has no part in it.
@@ -59,7 +40,7 @@ func TestTheUsersAuthorityIsFollowed(t *testing.T) {
 		}
 		delete(mine.Data, "ca.crt")
 		c := fake.NewClientBuilder().WithObjects(mine).Build()
-		log := &kept{}
+		log := &peertest.Log{}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		run := func() *replica.Authority {

@@ -28,7 +28,7 @@ type Sidecar struct {
 	// Serves is that it serves a configuration, Behind that this is an old one, for longer than it may be.
 	Serves bool `json:"c,omitempty"`
 	Behind bool `json:"b,omitempty"`
-	// Wrong is that it could not apply the last configuration, or not all of it.
+	// Wrong is that it could not apply the last configuration, or not all of it, or that some of it cannot be sent.
 	Wrong bool `json:"w,omitempty"`
 }
 
@@ -43,7 +43,7 @@ const (
 func SidecarsOf(all []feed.Alone) []Sidecar {
 	out := make([]Sidecar, 0, len(all))
 	for _, a := range all {
-		s := Sidecar{Pod: a.Name, Since: a.Since.Unix(), Serves: a.Version != "", Behind: a.Behind, Wrong: a.Err != "" || len(a.Unserved) > 0}
+		s := Sidecar{Pod: a.Name, Since: a.Since.Unix(), Serves: a.Version != "", Behind: a.Behind, Wrong: a.Err != "" || len(a.Unserved) > 0 || a.Unsent}
 		if !a.Ends.IsZero() {
 			s.Ends = a.Ends.Unix()
 		}

@@ -3,9 +3,12 @@ package netfilter
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"time"
 
 	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/weirmesh/weir/internal/redirect"
@@ -15,13 +18,33 @@ var hooks = map[string]*nftables.ChainHook{
 	"prerouting": nftables.ChainHookPrerouting, "input": nftables.ChainHookInput, "output": nftables.ChainHookOutput,
 }
 
+// patience bounds what the kernel may take for all that is asked of it: a container that never ends would keep its pod from
+// starting, without a word.
+const patience = 30 * time.Second
+
+// largestRules is more than the messages of the largest plan have, in bytes, and largestAnswers what the kernel may answer to them.
+const largestRules, largestAnswers = 1 << 20, 8 << 20
+
+// open opens a connection to the kernel's nftables, for what is done within a time.
+func open(within time.Duration) (*nftables.Conn, error) {
+	c, err := nftables.New(nftables.AsLasting(), nftables.WithSockOptions(func(c *netlink.Conn) error {
+		return errors.Join(c.SetDeadline(time.Now().Add(within)), c.SetWriteBuffer(largestRules), c.SetReadBuffer(largestAnswers))
+	}))
+	if err != nil {
+		return nil, explain(fmt.Errorf("netlink: %w", err))
+	}
+	return c, nil
+}
+
 // Set makes the plan's rules those of the network namespace that the calling thread is in, and returns how many there
 // are. The table is replaced whole, in one transaction: no connection finds none, or half of one. It then reads the
 // table back and compares it with the plan. An error says what to do.
-func Set(p *redirect.Plan) (rules int, err error) {
-	c, err := nftables.New(nftables.AsLasting())
+func Set(p *redirect.Plan) (rules int, err error) { return set(p, patience) }
+
+func set(p *redirect.Plan, within time.Duration) (rules int, err error) {
+	c, err := open(within)
 	if err != nil {
-		return 0, explain(fmt.Errorf("netlink: %w", err))
+		return 0, err
 	}
 	defer func() { _ = c.CloseLasting() }()
 	chains := p.Rules()
@@ -60,9 +83,9 @@ func Set(p *redirect.Plan) (rules int, err error) {
 
 // Read returns the rules that the network namespace of the calling thread has; none if there is no redirect.
 func Read() ([]redirect.Chain, error) {
-	c, err := nftables.New(nftables.AsLasting())
+	c, err := open(patience)
 	if err != nil {
-		return nil, explain(fmt.Errorf("netlink: %w", err))
+		return nil, err
 	}
 	defer func() { _ = c.CloseLasting() }()
 	return read(c)
@@ -108,6 +131,8 @@ func read(c *nftables.Conn) (out []redirect.Chain, err error) {
 // explain adds what to do about an error of the kernel.
 func explain(err error) error {
 	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("%w: the kernel did not answer within %s; another program may hold its nftables (on the node: nft list ruleset), or the node is too busy", err, patience)
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		return fmt.Errorf("%w: only a process with the capability NET_ADMIN may set the redirect: add it to the container's securityContext.capabilities, "+
 			"which Pod Security's levels baseline and restricted forbid", err)

@@ -2,9 +2,11 @@ package netfilter
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -265,7 +267,93 @@ func TestInvalidPacketsAreDropped(t *testing.T) {
 	})
 }
 
-// tcpSegment is one without payload, from the client to the pod.
+// TestInvalidPacketsDoNotLeave sends segments of the pod that belong to no connection: NAT passes over them, so that they would leave with the
+// addresses of the wrong connection. Those that are left alone say that all before them have come.
+func TestInvalidPacketsDoNotLeave(t *testing.T) {
+	w := newWorld(t)
+	p := parse(t, map[string]string{redirect.SkipOutbound: "5432", redirect.SkipUsers: "1001"})
+	w.set(t, p)
+	var client int
+	w.client.must(t, func() (err error) {
+		if client, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP); err != nil {
+			return err
+		}
+		return unix.SetsockoptTimeval(client, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: int64(wait / time.Second)})
+	})
+	defer unix.Close(client)
+	send := func(user int, from, to uint16) {
+		t.Helper()
+		err := w.pod.do(user, func() error {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+			if err != nil {
+				return err
+			}
+			defer unix.Close(fd)
+			// ACK, SYN and FIN, which conntrack takes for invalid. A packet that a rule drops is no permission to send (EPERM).
+			err = unix.Sendto(fd, tcpSegment(from, to, 0x10|0x02|0x01), 0, &unix.SockaddrInet4{Addr: netip.MustParseAddr(clientIPv4).As4()})
+			if errors.Is(err, unix.EPERM) {
+				err = nil
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	came := func() (from, to uint16) {
+		t.Helper()
+		b := make([]byte, 1500)
+		n, err := unix.Read(client, b)
+		if err != nil {
+			t.Fatalf("nothing came of what is left alone: %v", err)
+		}
+		segment := b[int(b[0]&15)*4 : n]
+		return binary.BigEndian.Uint16(segment), binary.BigEndian.Uint16(segment[2:])
+	}
+	for _, x := range []struct {
+		user     int
+		from, to uint16
+		leaves   bool
+	}{
+		{app, 40001, 80, false},
+		{0, 40002, 80, false},
+		{sidecar, p.Inbound.First, 80, false}, // as answers of the sidecar, which have the addresses of before NAT
+		{sidecar, p.Outbound.Last, 80, false},
+		{sidecar, 40003, 80, true},
+		{1001, 40004, 80, true},
+		{app, 40005, 5432, true},
+	} {
+		send(x.user, x.from, x.to)
+		if !x.leaves {
+			x.user, x.from, x.to = app, x.from+1000, 5432
+			send(x.user, x.from, x.to)
+		}
+		if from, to := came(); from != x.from || to != x.to {
+			t.Fatalf("a packet of port %d to port %d has left, which should not; want that of %d to %d", from, to, x.from, x.to)
+		}
+	}
+}
+
+func TestAKernelThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
+	w := newWorld(t)
+	p := redirect.Default()
+	w.pod.must(t, func() error {
+		if _, err := set(&p, -time.Second); !errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), "did not answer") {
+			return fmt.Errorf("set: %w", err)
+		}
+		c, err := open(-time.Second)
+		if err != nil {
+			return err
+		}
+		defer c.CloseLasting()
+		if _, err := read(c); !errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), "did not answer") {
+			return fmt.Errorf("read: %w", err)
+		}
+		return nil
+	})
+}
+
+// tcpSegment is one without payload, between the client and the pod.
 func tcpSegment(from, to uint16, flags byte) []byte {
 	b := make([]byte, 20)
 	binary.BigEndian.PutUint16(b, from)
