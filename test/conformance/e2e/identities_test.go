@@ -34,12 +34,12 @@ func presented(ctx context.Context, address string) (*x509.Certificate, error) {
 	return c.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
 }
 
-// kinds is how many clients "caller steady" has.
-const kinds = 6
+// clients is how many "caller steady" has.
+const clients = 6
 
-// steady has a workload send requests of every protocol to another one for some seconds, over short and long connections, and
+// loaded has a workload send requests of every protocol to another one for some seconds, over short and long connections, and
 // returns what waits for their end. Each must be answered.
-func (w *world) steady(from, to string, seconds int) (ended func()) {
+func (w *world) loaded(from, to string, seconds int) (ended func()) {
 	said := make(chan string, 1)
 	go func() {
 		text, err := install.Kubectl(w.Context(), "", "--namespace", w.namespace, "exec", "deployment/"+from, "--container=caller", "--", "/caller", "steady", to, strconv.Itoa(seconds))
@@ -61,8 +61,8 @@ func (w *world) steady(from, to string, seconds int) (ended func()) {
 			w.Log(line)
 			good++
 		}
-		if good != kinds {
-			w.Errorf("%d of %d clients had all their requests answered", good, kinds)
+		if good != clients {
+			w.Errorf("%d of %d clients had all their requests answered", good, clients)
 		}
 	}
 }
@@ -80,7 +80,7 @@ spec: {subjectNames: [pay], selector: {matchLabels: {}}}
 `)
 	w.callers("web", "pay")
 	w.eventually(func() error {
-		if got := w.call("web", "steady", "pay", "1"); strings.Count(got, "answered") != kinds {
+		if got := w.call("web", "steady", "pay", "1"); strings.Count(got, "answered") != clients {
 			return fmt.Errorf("%s", got)
 		}
 		return nil
@@ -117,12 +117,12 @@ func TestIdentitiesAreRenewedUnderLoadInPods(t *testing.T) {
 	w := newNamed(t, "e2e-identities")
 	const seconds = 30
 	began := time.Now()
-	ended := w.steady("web", "pay", seconds)
+	ended := w.loaded("web", "pay", seconds)
 	w.renewed("web", func(*x509.Certificate) error { return nil })
 	if took := time.Since(began); took > (seconds-3)*time.Second {
 		t.Logf("the load was over when all were renewed, after %v: once more", took)
 		ended()
-		ended = w.steady("web", "pay", 100)
+		ended = w.loaded("web", "pay", 100)
 		w.renewed("pay", func(*x509.Certificate) error { return nil })
 	}
 	ended()
@@ -187,7 +187,7 @@ func TestRootsChangeUnderLoadInPods(t *testing.T) {
 			return nil
 		}
 	}
-	ended := w.steady("web", "pay", 290)
+	ended := w.loaded("web", "pay", 290)
 	began := time.Now()
 	put(map[string]any{
 		"next.crt": root, "next.key": key, "ca.crt": append(authority()["ca.crt"], root...), "times": times(time.Now().Add(time.Hour)),
