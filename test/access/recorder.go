@@ -20,6 +20,7 @@ type Recorder struct {
 	requests []received
 	tunnels  []string // what came behind an answer of 101, behind the protocol's name
 	faults   []string
+	second   int // how many connections were of HTTP/2
 	open     map[net.Conn]bool
 	all      sync.WaitGroup
 }
@@ -95,6 +96,7 @@ func (r *Recorder) note(f func()) {
 func (r *Recorder) serve(c net.Conn) {
 	in := bufio.NewReader(c)
 	if begin, _ := in.Peek(4); string(begin) == http2.ClientPreface[:4] {
+		r.note(func() { r.second++ })
 		r.serve2(c, in)
 		return
 	}
