@@ -151,14 +151,14 @@ spec:
   - filters: [{type: RequestMirror, requestMirror: {backendRef: {name: shadow, port: 80}}}]
     backendRefs: [{name: main, port: 80}]
 ---
-apiVersion: gateway.networking.k8s.io/v1alpha2
+apiVersion: gateway.networking.k8s.io/v1
 kind: TCPRoute
 metadata: {name: main}
 spec:
   parentRefs: [{name: edge, sectionName: main}]
   rules: [{backendRefs: [{name: main, port: 9001}]}]
 ---
-apiVersion: gateway.networking.k8s.io/v1alpha2
+apiVersion: gateway.networking.k8s.io/v1
 kind: TCPRoute
 metadata: {name: shadow}
 spec:
