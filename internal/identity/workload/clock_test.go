@@ -77,8 +77,8 @@ func TestAClockThatIsSet(t *testing.T) {
 				here.set(c.pod)
 				there.set(c.controller)
 				long := 20 * time.Hour // by then it would be renewed in any case
-				if c.lost {
-					long = 10 * time.Minute
+				if !c.renewed {
+					long = time.Hour
 				}
 				for range int(long / time.Minute) {
 					time.Sleep(time.Minute)

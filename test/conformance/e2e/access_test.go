@@ -131,7 +131,7 @@ spec:
   rules: [{kind: HTTPRouteGroup, name: all}, {kind: TCPRoute, name: all}]
   sources: [{kind: ServiceAccount, name: %[2]s}]
 `
-	w.apply(fmt.Sprintf(`
+	w.apply(`
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: edge}
@@ -174,7 +174,7 @@ apiVersion: specs.smi-spec.io/v1alpha4
 kind: TCPRoute
 metadata: {name: all}
 spec: {}
-`), fmt.Sprintf(policy, "main", "edge-weir"), fmt.Sprintf(policy, "shadow", "main"))
+`, fmt.Sprintf(policy, "main", "edge-weir"), fmt.Sprintf(policy, "shadow", "main"))
 	url := w.programmed("edge")
 	address := strings.TrimPrefix(url, "http://")
 	got := func(name string) (n int) { // how many requests its application got that came by the Gateway
