@@ -128,7 +128,15 @@ kind: TrafficTarget
 metadata: {name: %[1]s}
 spec:
   destination: {kind: ServiceAccount, name: %[1]s}
-  rules: [{kind: HTTPRouteGroup, name: all}, {kind: TCPRoute, name: all}]
+  rules: [{kind: HTTPRouteGroup, name: all}]
+  sources: [{kind: ServiceAccount, name: %[2]s}]
+---
+apiVersion: access.smi-spec.io/v1alpha4
+kind: TrafficTarget
+metadata: {name: %[1]s-connections}
+spec:
+  destination: {kind: ServiceAccount, name: %[1]s}
+  rules: [{kind: TCPRoute, name: all}]
   sources: [{kind: ServiceAccount, name: %[2]s}]
 `
 	w.apply(`
