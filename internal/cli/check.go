@@ -15,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/inject"
 	"github.com/weirmesh/weir/internal/kube/inspect"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
@@ -23,7 +24,7 @@ import (
 
 // translation adds the flags that say how the files are to be understood.
 func translation(s streams, cmd *cobra.Command) *control.Options {
-	o := &control.Options{Dialects: s.dialects}
+	o := &control.Options{Dialects: s.dialects, Excluded: inject.ExcludedNamespaces("")}
 	cmd.Flags().StringSliceVar(&o.Serve, "serve", nil,
 		"`services` (NAME or NAMESPACE/NAME, by comma) to serve by their host names on their own ports, without a route; "+
 			"default: the roots of TrafficSplits if there is no Gateway; none: no service")

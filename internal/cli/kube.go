@@ -15,6 +15,7 @@ import (
 	"github.com/weirmesh/weir/internal/dialect/tlsconfig"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/identity/spiffe"
+	"github.com/weirmesh/weir/internal/inject"
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/kube/inspect"
 	"github.com/weirmesh/weir/internal/resource"
@@ -130,6 +131,7 @@ func (l *look) again(ctx context.Context, i *input) (err error) {
 		options.TrustDomain = cmp.Or(settings.TrustDomain, options.TrustDomain)
 	}
 	options.SubjectNames, _ = tlsconfig.ParseGrants(settings.SubjectNames) // the controller would not have started with others
+	options.Excluded = inject.ExcludedNamespaces(scope.Own)
 	l.trustDomain = options.TrustDomain
 	l.Result, err = options.Translate(l.set)
 	return err

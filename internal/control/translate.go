@@ -73,6 +73,8 @@ type Options struct {
 	TrustDomain string
 	// SubjectNames are names that pods may have beside those of Services, by TLSConfigs.
 	SubjectNames []tlsconfig.Grant
+	// Excluded are the namespaces whose pods never have sidecars.
+	Excluded []string
 }
 
 // Translate runs every dialect over the set and merges what they say. It is pure. What of the model is not valid, which no
@@ -99,7 +101,7 @@ func NewTranslator(o Options) *Translator {
 	for _, d := range o.dialects() {
 		t.translates = append(t.translates, d.New(dialect.Options{
 			Serve: o.Serve, ProxyPerGateway: o.ProxyPerGateway, Partial: o.Partial, Names: o.Names, TrustedProxies: o.TrustedProxies, ExclusiveHostnames: o.ExclusiveHostnames,
-			Deny: o.Deny, TrustDomain: o.TrustDomain, Sidecar: o.Sidecar, Mesh: o.Mesh, Calls: o.Calls, SubjectNames: o.SubjectNames,
+			Deny: o.Deny, TrustDomain: o.TrustDomain, Sidecar: o.Sidecar, Mesh: o.Mesh, Calls: o.Calls, SubjectNames: o.SubjectNames, Excluded: o.Excluded,
 		}))
 	}
 	return t

@@ -18,6 +18,7 @@ import (
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/flags"
+	"github.com/weirmesh/weir/internal/inject"
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
@@ -208,7 +209,7 @@ func (o *Options) translation() control.Options {
 	options := control.InCluster()
 	options.Names, options.PathPolicy, options.ExclusiveHostnames, options.Dialects = &o.names, o.pathPolicy, o.exclusive, o.Dialects
 	options.Deny, options.TrustDomain, options.Mesh = o.deny, o.trustDomain, o.mesh.on
-	options.SubjectNames = o.mesh.grants
+	options.SubjectNames, options.Excluded = o.mesh.grants, inject.ExcludedNamespaces(o.namespace)
 	return options
 }
 

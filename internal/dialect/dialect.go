@@ -60,6 +60,8 @@ type Options struct {
 	TrustedProxies []netip.Prefix
 	// SubjectNames is tlsconfig.Options.Grants.
 	SubjectNames []tlsconfig.Grant
+	// Excluded is tlsconfig.Options.Excluded.
+	Excluded []string
 }
 
 // Result is what a dialect makes of a set.
@@ -163,7 +165,7 @@ func All() List {
 		}},
 		{"tlsconfig", tlsconfig.Kinds(), tlsconfig.Codes(), func(o Options) func(*resource.Set, Known) Result {
 			return blindToEndpoints(func(set *resource.Set) (r Result) {
-				r.Statuses, r.Events, r.Findings = tlsconfig.Translate(set, tlsconfig.Options{Grants: o.SubjectNames, Partial: o.Partial})
+				r.Statuses, r.Events, r.Findings = tlsconfig.Translate(set, tlsconfig.Options{Grants: o.SubjectNames, Partial: o.Partial, Excluded: o.Excluded})
 				return r
 			})
 		}},

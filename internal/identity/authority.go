@@ -31,8 +31,9 @@ const (
 	// ServerLife is how long a server certificate is good; at two thirds of it Server renews it.
 	ServerLife = 24 * time.Hour
 
-	// skew is by how much the clocks of two machines may differ.
-	skew = 5 * time.Minute
+	// skew is by how much the clocks of two machines may differ: an hour, as where one was set to another time zone, and more.
+	// Certificates are valid for as long before they are signed.
+	skew = 2 * time.Hour
 )
 
 // Keys of a Secret that holds an authority. The first two are those of the type kubernetes.io/tls.

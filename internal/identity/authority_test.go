@@ -208,9 +208,19 @@ func TestServerRenewsAtTwoThirds(t *testing.T) {
 		t.Error("not renewed")
 	}
 	now = now.Add(-time.Hour)
+	if get() != second {
+		t.Error("renewed because the clock was put back by an hour, and the certificate is valid")
+	}
+	now = now.Add(-2 * time.Hour)
 	if third := get(); third == second || now.Before(third.Leaf.NotBefore) {
 		t.Error("the clock was put back, and the certificate begins in the future")
 	}
+	s.Now = time.Now // an interval would last as long as before if the clock was put forward
+	s.current = nil
+	if get(); strings.Contains(s.renewal.String(), "m=") {
+		t.Errorf("the renewal is an interval: %s", s.renewal)
+	}
+	s.Now, s.current = func() time.Time { return now }, nil
 	b := made(t, now)
 	s.Use(b)
 	if err := verify(b.Bundle(), get(), "weir.test", now); err != nil {

@@ -44,7 +44,9 @@ func (s *Server) Certificate() (*tls.Certificate, error) {
 	if s.Now != nil {
 		now = s.Now()
 	}
-	if s.current != nil && now.Before(s.renewal) && !now.Before(s.current.Leaf.NotBefore) { // the clock may have been put back
+	// The renewal is a time of day, as is the end of a certificate, and not an interval: the clock may be set.
+	now = now.Round(0)
+	if s.current != nil && now.Before(s.renewal) && !now.Before(s.current.Leaf.NotBefore) { // it may have been put back
 		return s.current, nil
 	}
 	cert, err := s.sign(now)

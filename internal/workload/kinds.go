@@ -71,6 +71,7 @@ func readPod(u map[string]any, p *Pod) field.ErrorList {
 	p.PodLabels = p.Labels
 	p.Strict = strict(u)
 	spec := r.object(u["spec"], field.NewPath("spec"))
+	p.Static = annotations(u)[corev1.MirrorPodAnnotationKey] != nil
 	p.Node = r.text(spec["nodeName"], field.NewPath("spec", "nodeName"))
 	at := field.NewPath("status")
 	status := r.object(u["status"], at)
@@ -105,10 +106,14 @@ func (r *reader) started(v any, at *field.Path) bool {
 
 // strict reads the annotation PlainText of a pod or a template. A value that is neither is taken for the safer one.
 func strict(u map[string]any) bool {
-	metadata, _ := u["metadata"].(map[string]any)
-	annotations, _ := metadata["annotations"].(map[string]any)
-	value := annotations[PlainText]
+	value := annotations(u)[PlainText]
 	return value != nil && value != "" && value != PlainTextServed
+}
+
+func annotations(u map[string]any) map[string]any {
+	metadata, _ := u["metadata"].(map[string]any)
+	all, _ := metadata["annotations"].(map[string]any)
+	return all
 }
 
 // readTemplate reads what has a template at spec.template.
@@ -139,6 +144,9 @@ func (r *reader) pods(u map[string]any, o *Object, at *field.Path) {
 	at = at.Child("spec")
 	spec := r.object(u["spec"], at)
 	o.HostNetwork, _ = spec["hostNetwork"].(bool)
+	os, _ := spec["os"].(map[string]any)
+	nodes, _ := spec["nodeSelector"].(map[string]any)
+	o.Windows = os["name"] == string(corev1.Windows) || nodes[corev1.LabelOSStable] == string(corev1.Windows)
 	o.Account = r.text(spec["serviceAccountName"], at.Child("serviceAccountName"))
 	if o.Account == "" { // its older name, which an API server fills in, too
 		o.Account = r.text(spec["serviceAccount"], at.Child("serviceAccount"))

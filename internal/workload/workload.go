@@ -27,6 +27,8 @@ type Object struct {
 	Addresses []string
 	// HostNetwork means that the addresses are the node's.
 	HostNetwork bool
+	// Windows means that the pods run there, Static that the kubelet runs the pod from a file.
+	Windows, Static bool
 	// Sidecar means that the pod has a container by the name of SidecarContainer that runs beside the others, and so proves
 	// its identity to clients that ask for it. Strict means that it refuses clients who have none.
 	Sidecar, Strict bool

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,8 +88,16 @@ type field struct {
 	web         tls.Certificate
 }
 
-// start starts the sidecar. The recorder is behind both ports.
-func start(t *testing.T) *field {
+// multiplexed is a Service by which the application speaks HTTP/2 alone.
+const multiplexed = `---
+apiVersion: v1
+kind: Service
+metadata: {name: cart, namespace: shop}
+spec: {selector: {app: cart}, ports: [{port: 8080, appProtocol: kubernetes.io/h2c}]}
+`
+
+// start starts the sidecar, with more manifests. The recorder is behind both ports.
+func start(t *testing.T, more ...string) *field {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -97,7 +106,7 @@ func start(t *testing.T) *field {
 	f := &field{Recorder: Record(l), dir: t.TempDir()}
 	t.Cleanup(f.Stop)
 	files := filepath.Join(f.dir, "cart.yaml")
-	if err := os.WriteFile(files, []byte(manifests), 0o600); err != nil {
+	if err := os.WriteFile(files, []byte(strings.Join(append([]string{manifests}, more...), "")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	trust := filepath.Join(f.dir, "trust")
@@ -156,8 +165,24 @@ func (f *field) judge(t *testing.T, name string, most int) (reached int) {
 	return reached
 }
 
-func TestNoWayLeadsAroundARule(t *testing.T) {
-	f := start(t)
+func TestNoWayLeadsAroundARule(t *testing.T) { start(t).ways(t) }
+
+func TestNoWayLeadsAroundARuleOverHTTP2(t *testing.T) { start(t).ways2(t) }
+
+func TestNoWayLeadsAroundARuleToAnApplicationOfHTTP2(t *testing.T) {
+	f := start(t, multiplexed)
+	f.ways(t)
+	f.ways2(t)
+	f.note(func() {
+		if f.second == 0 {
+			t.Error("no connection of the application was of HTTP/2")
+		}
+	})
+}
+
+// ways tries those of HTTP/1.1.
+func (f *field) ways(t *testing.T) {
+	t.Helper()
 	for _, permitted := range []string{head("GET /public/a"), head("POST /upload", "Content-Length: 1") + "x", head("GET /team/x", "X-Team: b")} {
 		f.way(t, way{"permitted", permitted, permitted, 1}, 1)
 	}
@@ -184,8 +209,9 @@ func (f *field) way(t *testing.T, w way, reached int) {
 	}
 }
 
-func TestNoWayLeadsAroundARuleOverHTTP2(t *testing.T) {
-	f := start(t)
+// ways2 tries those of HTTP/2.
+func (f *field) ways2(t *testing.T) {
+	t.Helper()
 	all := append([]way2{{"permitted", []stream{usual("GET", "/public/a")}, 1}}, ways2()...)
 	for i := range all {
 		c, err := dial(f.main, "h2", f.web)

@@ -8,15 +8,19 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"golang.org/x/net/http2"
 )
 
-// Recorder is a backend that notes what it receives and answers 200, or 101 below /public/switch to whatever is asked.
+// Recorder is a backend that notes what it receives and answers 200, or 101 below /public/switch to whatever is asked. Connections
+// that begin as those of HTTP/2 do are served as such.
 type Recorder struct {
 	net.Listener
 	mu       sync.Mutex
 	requests []received
 	tunnels  []string // what came behind an answer of 101, behind the protocol's name
 	faults   []string
+	second   int // how many connections were of HTTP/2
 	open     map[net.Conn]bool
 	all      sync.WaitGroup
 }
@@ -91,6 +95,11 @@ func (r *Recorder) note(f func()) {
 
 func (r *Recorder) serve(c net.Conn) {
 	in := bufio.NewReader(c)
+	if begin, _ := in.Peek(4); string(begin) == http2.ClientPreface[:4] {
+		r.note(func() { r.second++ })
+		r.serve2(c, in)
+		return
+	}
 	for {
 		got, err := readHead(in)
 		if err != nil {

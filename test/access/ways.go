@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -188,20 +189,48 @@ type stream1 interface {
 	CloseWrite() error
 }
 
-// Attack sends every way over a connection of its own, and returns how many there are and what failed of them.
+// attackers is how many ways are tried at the same time.
+const attackers = 8
+
+// Attack sends every way, of HTTP/1.1 and of HTTP/2 in cleartext, over a connection of its own, and returns how many there are
+// and what failed of them.
 func Attack(address string) (sent int, failed []string) {
-	for _, w := range ways() {
-		c, err := net.DialTimeout("tcp", address, patience)
-		if err != nil {
-			return sent, append(failed, err.Error())
-		}
-		_ = c.SetDeadline(time.Now().Add(patience))
-		if _, err := w.send(c.(*net.TCPConn)); err != nil {
-			failed = append(failed, fmt.Sprintf("%s: %v", w.name, err))
-		}
-		c.Close()
-		sent++
+	type try struct {
+		name string
+		send func(*net.TCPConn) error
 	}
+	var all []try
+	for _, w := range ways() {
+		all = append(all, try{w.name, func(c *net.TCPConn) error { _, err := w.send(c); return err }})
+	}
+	for _, w := range ways2() {
+		all = append(all, try{w.name(), func(c *net.TCPConn) error { return w.clear().send(c) }})
+	}
+	var mu sync.Mutex
+	var workers sync.WaitGroup
+	tries := make(chan try)
+	for range attackers {
+		workers.Go(func() {
+			for one := range tries {
+				c, err := net.DialTimeout("tcp", address, patience)
+				if err == nil {
+					_ = c.SetDeadline(time.Now().Add(patience))
+					err = one.send(c.(*net.TCPConn))
+					c.Close()
+				}
+				mu.Lock()
+				if sent++; err != nil {
+					failed = append(failed, fmt.Sprintf("%s: %v", one.name, err))
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, one := range all {
+		tries <- one
+	}
+	close(tries)
+	workers.Wait()
 	return sent, failed
 }
 

@@ -31,6 +31,8 @@ type Options struct {
 	Grants []Grant
 	// Partial means that the set is a part of a cluster's objects: Services and pods may be elsewhere.
 	Partial bool
+	// Excluded are the namespaces whose pods never have sidecars.
+	Excluded []string
 }
 
 // Translate returns the status of every TLSConfig, the events about them and the findings. The order of the objects in
@@ -53,7 +55,7 @@ func Translate(set *resource.Set, o Options) (statuses []resource.Status, events
 		for _, c := range list {
 			many += len(c.names)
 		}
-		in := &within{pods: pods[namespace], label: labels[namespace][injectLabel], partial: o.Partial}
+		in := &within{pods: pods[namespace], label: labels[namespace][injectLabel], partial: o.Partial, excluded: slices.Contains(o.Excluded, namespace)}
 		if many > MaxNames {
 			in.index = x
 		}
@@ -95,7 +97,9 @@ type within struct {
 	pods    []workload.Pods
 	label   string // its injectLabel
 	partial bool
-	index   *Index // nil if no pod can have more than MaxNames
+	// excluded means that its pods never have sidecars.
+	excluded bool
+	index    *Index // nil if no pod can have more than MaxNames
 }
 
 // report is the status of a config, and what is wrong with it.
@@ -185,17 +189,17 @@ func few(all []string) []string {
 }
 
 // injected says how the pods stand that are selected. Those that are to come, of templates of which no pod is known and of
-// manifests, get sidecars unless they opt out.
+// manifests, get sidecars unless they opt out. Proxies of Gateways do not count: they have an identity without a sidecar.
 func (c *config) injected(in *within) (resource.Condition, *resource.Finding) {
 	selected, with, serving := 0, 0, 0
 	var without, coming []string
 	old := false
 	for i := range in.pods {
 		p := &in.pods[i]
-		if c.err != nil || !c.selector.Matches(labels.Set(p.PodLabels)) {
+		if c.err != nil || !c.selector.Matches(labels.Set(p.PodLabels)) || !p.Sidecar && ofGateway(p.PodLabels) {
 			continue
 		}
-		name, why := p.Kind+" "+p.Name, why(p, in.label)
+		name, why := p.Kind+" "+p.Name, in.why(p)
 		switch {
 		case p.Sidecar:
 			selected++
@@ -222,22 +226,36 @@ func (c *config) injected(in *within) (resource.Condition, *resource.Finding) {
 		return resource.True(condInjected, "Injected", counts), nil
 	}
 	fix := "remove what keeps them without, or select others"
-	if old {
+	switch {
+	case in.excluded:
+		fix = "run them in another namespace"
+	case old:
 		fix = "replace those that name no reason, which are older than the TLSConfig: kubectl -n " + c.object.Namespace + " rollout restart deployments,statefulsets,daemonsets"
 	}
 	p := resource.Problem(codeNotInjected, "NotInjected", "spec.selector", counts+"; without: "+strings.Join(few(without), ", "), fix)
 	return resource.False(condInjected, p.Reason, p.Text()), &p
 }
 
-// why says what kept a pod from its sidecar, or will, as far as it can be seen. The label is that of its namespace.
-func why(p *workload.Pods, label string) string {
+// why says what kept a pod from its sidecar, or will, as far as it can be seen: what the injection goes by, in its order.
+func (in *within) why(p *workload.Pods) string {
 	switch own := p.PodLabels[injectLabel]; {
-	case p.HostNetwork:
-		return " (hostNetwork)"
 	case own == disabled:
 		return " (its label opts out)"
-	case own == "" && label == disabled:
+	case own == "" && in.label == disabled:
 		return " (the namespace's label opts out)"
+	case in.excluded:
+		return " (pods of this namespace run the cluster or Weir's controller, and never have a sidecar)"
+	case p.HostNetwork:
+		return " (hostNetwork)"
+	case p.Windows:
+		return " (it runs on Windows)"
+	case p.Static:
+		return " (its node runs it from a file)"
 	}
 	return ""
+}
+
+// ofGateway reports whether pods have the labels of a Gateway's proxies, which opt them out.
+func ofGateway(labels map[string]string) bool {
+	return labels[injectLabel] == "" && labels["app.kubernetes.io/managed-by"] == "weir" && labels["gateway.networking.k8s.io/gateway-name"] != "" && labels["gateway.networking.k8s.io/gateway-class-name"] != ""
 }

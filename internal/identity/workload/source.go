@@ -42,6 +42,8 @@ type Source struct {
 	Changed func(*spiffe.Identity)
 	// Logger, if set, has what was issued and what failed.
 	Logger *slog.Logger
+	// Now is the time of day, which may be set at any time; nil is the system's.
+	Now func() time.Time
 
 	current  atomic.Pointer[spiffe.Identity]
 	issued   Issued // of current; only Run uses it
@@ -56,10 +58,18 @@ type Source struct {
 // Identity is what the pod presents now; nil before the first one, and when the last one has ended.
 func (s *Source) Identity() *spiffe.Identity {
 	id := s.current.Load()
-	if id == nil || time.Now().After(id.Certificate.Leaf.NotAfter) {
+	if id == nil || s.day().After(id.Certificate.Leaf.NotAfter) {
 		return nil
 	}
 	return id
+}
+
+// day is the time of day, without a reading of the clock that measures intervals.
+func (s *Source) day() time.Time {
+	if s.Now != nil {
+		return s.Now().Round(0)
+	}
+	return time.Now().Round(0)
 }
 
 // Ends is when the current identity ends; zero if there is none.
@@ -115,15 +125,26 @@ func (s *Source) Run(ctx context.Context) error {
 		log = slog.New(slog.DiscardHandler)
 	}
 	var retry time.Duration
-	var due time.Time // when to ask
+	var due time.Time // when to ask, whatever becomes of the time of day
+	before := s.clocks()
 	for {
-		if now := time.Now(); !now.Before(due) || !s.begun(now) || s.early.asks(now) {
+		now := s.clocks()
+		if step := now.step(before); step.Abs() >= leastStep {
+			s.stepped(step, now.day, log)
+			if before = now; retry == 0 { // asks at the time of day that was chosen; at once if the certificate is not valid by it
+				if due = due.Add(-step); !s.begun(now.day) {
+					due = time.Time{}
+				}
+			}
+		}
+		if now := now.steady; !now.Before(due) || s.early.asks(now) {
 			id, issued, err := s.ask(ctx)
 			switch {
 			case ctx.Err() != nil:
 				return nil
 			case err == nil:
-				retry, due, s.issued = 0, renewal(id, time.Now()), issued
+				before = s.clocks()
+				retry, due, s.issued = 0, before.steady.Add(renewal(id, before.day)), issued
 				s.use(id, log)
 			default:
 				retry = min(max(2*retry, firstRetry), s.longest())
@@ -149,17 +170,39 @@ func (s *Source) Run(ctx context.Context) error {
 	}
 }
 
+// leastStep is by how much the time of day has moved otherwise than intervals do when it counts as set.
+const leastStep = time.Minute
+
+// clocks are the time of day and a time by which intervals are measured, of one moment.
+type clocks struct{ day, steady time.Time }
+
+func (s *Source) clocks() clocks { return clocks{s.day(), time.Now()} }
+
+// step is by how much the time of day was set between two moments. A node that was suspended looks like one that was put forward.
+func (c clocks) step(since clocks) time.Duration {
+	return c.day.Sub(since.day) - c.steady.Sub(since.steady)
+}
+
+// stepped says that the time of day was set: as an error if the certificate is not valid by it.
+func (s *Source) stepped(step time.Duration, day time.Time, log *slog.Logger) {
+	level, id := slog.LevelWarn, s.current.Load()
+	if !s.begun(day) || id != nil && day.After(id.Certificate.Leaf.NotAfter) {
+		level = slog.LevelError
+	}
+	log.Log(context.Background(), level, "the clock of this node was set, or the node was suspended; make sure that its clock and the controller's agree", "by", step, "now", day)
+}
+
 // begun reports whether the current certificate, if there is one, is valid already: it is not when the clock was put back.
 func (s *Source) begun(now time.Time) bool {
 	id := s.current.Load()
 	return id == nil || !now.Before(id.Certificate.Leaf.NotBefore)
 }
 
-// renewal is when to ask for the next certificate: at a random time up to a tenth before two thirds of its life are over,
-// so that pods that began together do not ask together.
-func renewal(id *spiffe.Identity, now time.Time) time.Time {
+// renewal is after which time to ask for the next certificate: a random one up to a tenth before two thirds of its life are
+// over, so that pods that began together do not ask together.
+func renewal(id *spiffe.Identity, now time.Time) time.Duration {
 	life := id.Certificate.Leaf.NotAfter.Sub(now)
-	return now.Add(max(life*2/3-mathrand.N(max(life/10, 0)+1), leastLife))
+	return max(life*2/3-mathrand.N(max(life/10, 0)+1), leastLife)
 }
 
 func (s *Source) longest() time.Duration {
@@ -184,7 +227,7 @@ func (s *Source) ask(ctx context.Context) (*spiffe.Identity, Issued, error) {
 	if err != nil {
 		return nil, Issued{}, err
 	}
-	id, issued, err := identityOf(data, key, time.Now())
+	id, issued, err := identityOf(data, key, s.day())
 	if err != nil {
 		return nil, Issued{}, fmt.Errorf("the answer is not used: %w", err)
 	}
@@ -206,12 +249,16 @@ func (s *Source) use(id *spiffe.Identity, log *slog.Logger) {
 // failed says that there is no new certificate: the louder, the sooner the current one ends.
 func (s *Source) failed(err error, log *slog.Logger) {
 	id := s.current.Load()
+	if errors.Is(err, errClocks) {
+		s.failures.Log(log, slog.LevelError, "clocks", "no certificate is used while the clocks disagree; set the clock of this node, or of the controller's", "error", err)
+		return
+	}
 	if id == nil {
 		s.failures.Log(log, slog.LevelWarn, "none", "no identity yet; asking again", "error", err)
 		return
 	}
 	leaf := id.Certificate.Leaf
-	left := time.Until(leaf.NotAfter)
+	left := leaf.NotAfter.Sub(s.day())
 	switch {
 	case left <= 0:
 		s.failures.Log(log, slog.LevelError, "ended", "the identity has ended and cannot be renewed: nothing that needs mutual TLS works", "id", id.ID.String(), "ended", leaf.NotAfter, "error", err)

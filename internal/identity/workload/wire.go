@@ -30,6 +30,9 @@ type answer struct {
 	Roots [][]byte `json:"roots"`
 }
 
+// errClocks is wrapped by errors about a certificate that is not valid at the present time, although it was signed just now.
+var errClocks = errors.New("the clocks of both ends disagree")
+
 // newRequest is a PKCS #10 request (RFC 2986), which proves that whoever asks has the key.
 func newRequest(key *ecdsa.PrivateKey) ([]byte, error) {
 	return x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
@@ -90,6 +93,9 @@ func identityOf(data []byte, key *ecdsa.PrivateKey, now time.Time) (*spiffe.Iden
 	leaf := id.Certificate.Leaf
 	if !key.PublicKey.Equal(leaf.PublicKey) {
 		return nil, none, errors.New("the certificate is for another key")
+	}
+	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
+		return nil, none, fmt.Errorf("%w: the certificate is valid from %s to %s, and here it is %s", errClocks, leaf.NotBefore.Format(time.RFC3339), leaf.NotAfter.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 		if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {

@@ -1,6 +1,6 @@
 // Command inpod is the two ends of package access for pods.
 //
-//	inpod serve            records what comes to :8080 until it is told to end; :8090 tells what of it should not have come
+//	inpod serve            records what comes to :8080 and :8082 until it is told to end; :8090 tells what of it should not have come
 //	inpod attack ADDRESS   sends all ways to an address
 //	inpod get URL          prints the status and the body of an answer
 package main
@@ -50,18 +50,26 @@ func main() {
 func serve() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	l, err := net.Listen("tcp", ":8080")
-	if err != nil {
-		return err
-	}
-	r := access.Record(l)
-	defer r.Stop()
-	told := &http.Server{Addr: "127.0.0.1:8090", ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		reached, wrong := r.Judge()
-		for _, what := range wrong {
-			fmt.Fprintln(w, "wrong", what)
+	var all []*access.Recorder
+	for _, at := range []string{":8080", ":8082"} {
+		l, err := net.Listen("tcp", at)
+		if err != nil {
+			return err
 		}
-		fmt.Fprintln(w, "reached", reached)
+		r := access.Record(l)
+		defer r.Stop()
+		all = append(all, r)
+	}
+	told := &http.Server{Addr: "127.0.0.1:8090", ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		sum := 0
+		for _, r := range all {
+			reached, wrong := r.Judge()
+			for _, what := range wrong {
+				fmt.Fprintln(w, "wrong", what)
+			}
+			sum += reached
+		}
+		fmt.Fprintln(w, "reached", sum)
 	})}
 	failed := make(chan error, 1)
 	go func() { failed <- told.ListenAndServe() }()

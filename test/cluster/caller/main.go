@@ -1,10 +1,12 @@
 // Command caller is what tests run in pods: services of several protocols, and a client to execute beside them.
 //
-//	caller serve NAME [LAG]  HTTP at :8080, a greeting at :9000, lines back at :9001; until LAG after it is told to end, a
-//	                         duration; 3s if it is left out
+//	caller serve NAME [LAG]  HTTP at :8080, a greeting at :9000, lines back at :9001, HTTP/2 and gRPC at :9002; until LAG after it
+//	                         is told to end, a duration; 3s if it is left out. /counted is how many requests were for /count
 //	caller get URL [N]       N requests, one connection each; prints a line for each: the status and the body, or "error ..."
 //	caller load URL SECONDS  requests from four clients that keep their connections, each every 10 ms, GET and POST in turn; prints how
 //	                         many were answered by whom, and those that failed
+//	caller steady HOST SECONDS  requests and connections of every protocol, long ones among them; prints how many were answered of
+//	                         each, and those that failed
 //	caller say ADDRESS TEXT  what a server says at a connection, after the text unless that is empty, up to the end of a line
 package main
 
@@ -20,6 +22,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -50,12 +53,16 @@ func run(args []string) error {
 			n, _ = strconv.Atoi(args[2])
 		}
 		return get(args[1], n)
-	case len(args) == 3 && args[0] == "load":
+	case len(args) == 3 && (args[0] == "load" || args[0] == "steady"):
 		seconds, err := strconv.Atoi(args[2])
 		if err != nil {
 			return err
 		}
-		load(args[1], time.Duration(seconds)*time.Second)
+		f := load
+		if args[0] == "steady" {
+			f = steady
+		}
+		f(args[1], time.Duration(seconds)*time.Second)
 		return nil
 	case len(args) == 3 && args[0] == "say":
 		return say(args[1], args[2])
@@ -66,7 +73,7 @@ func run(args []string) error {
 func serve(name string, lag time.Duration) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	failed := make(chan error, 3)
+	failed := make(chan error, 4)
 	for address, answer := range map[string]func(net.Conn){
 		":9000": func(c net.Conn) {
 			fmt.Fprintf(c, "hello from %s\n", name)
@@ -93,10 +100,26 @@ func serve(name string, lag time.Duration) error {
 			}
 		}()
 	}
-	web := &http.Server{Addr: ":8080", ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	var counted atomic.Int64
+	web := &http.Server{Addr: ":8080", ReadHeaderTimeout: patience, Protocols: protocols(true), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/counted":
+			fmt.Fprint(w, counted.Load())
+			return
+		case r.URL.Path == "/count":
+			counted.Add(1)
+		case r.Header.Get("Content-Type") == grpcType:
+			echo(w, r)
+			return
+		}
 		fmt.Fprintf(w, "%s %s", name, strings.Join(r.Header["X-Forwarded-For"], ","))
 	})}
 	go func() { failed <- web.ListenAndServe() }()
+	second, err := net.Listen("tcp", ":9002")
+	if err != nil {
+		return err
+	}
+	go func() { failed <- web.Serve(second) }()
 	select {
 	case err := <-failed:
 		return err

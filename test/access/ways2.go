@@ -2,9 +2,9 @@ package access
 
 import (
 	"bytes"
-	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 
 	"golang.org/x/net/http2"
@@ -26,6 +26,16 @@ func (w *way2) name() string { return fmt.Sprintf("HTTP/2 %s %.160q", w.category
 // usual are the pseudo-fields of a request.
 func usual(method, path string, more ...string) stream {
 	return stream(strings.Join(append([]string{":method " + method, ":scheme https", ":authority cart", ":path " + path}, more...), "\n"))
+}
+
+// clear is the way for a connection without TLS: the schemes change places.
+func (w *way2) clear() *way2 {
+	out := *w
+	out.streams = nil
+	for _, s := range w.streams {
+		out.streams = append(out.streams, stream(strings.NewReplacer("\n:scheme https\n", "\n:scheme http\n", "\n:scheme http\n", "\n:scheme https\n").Replace(string(s))))
+	}
+	return &out
 }
 
 func ways2() (all []way2) {
@@ -71,7 +81,7 @@ func ways2() (all []way2) {
 }
 
 // send sends the streams as frames and reads until all of them have ended, or the connection has.
-func (w *way2) send(c *tls.Conn) error {
+func (w *way2) send(c net.Conn) error {
 	var out bytes.Buffer
 	out.WriteString(http2.ClientPreface)
 	f := http2.NewFramer(&out, c)
