@@ -1,0 +1,66 @@
+package feed
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/weirmesh/weir/internal/model"
+)
+
+// TestDestinationsMayDifferByNamespace has three namespaces, one of which has routes of its own: a change of these is for its proxies
+// alone, and what is the same for the others is encoded once.
+func TestDestinationsMayDifferByNamespace(t *testing.T) {
+	s := &Server{Destinations: true}
+	s.init()
+	to := destinationAt(7)
+	direct := func(all, office int) {
+		of := map[string]*model.Config{"": mesh(10, all)("", to), "office": mesh(10, office)("office", to)}
+		s.Direct(func(clients string, _ netip.AddrPort) *model.Config {
+			if clients != "office" {
+				clients = ""
+			}
+			return of[clients]
+		})
+	}
+	direct(1, 2)
+	sessions, uses := map[string]*session{}, map[string]*destination{}
+	for _, namespace := range []string{"shop", "elsewhere", "office"} {
+		x := s.open(t.Context(), model.WorkloadOwner(namespace, "web-1"), namespace+"/web-1", nil, func() {})
+		defer s.close(x)
+		x.mu.Lock()
+		of, err := s.directory.enter(x, to)
+		x.mu.Unlock()
+		if err != nil || of == nil {
+			t.Fatal(namespace, of, err)
+		}
+		sessions[namespace], uses[namespace] = x, of
+	}
+	at := func(namespace string) string {
+		for _, p := range uses[namespace].current.Load().parts {
+			if len(p.content.Services) > 0 {
+				return p.content.Services[0].Endpoints[0].Address
+			}
+		}
+		return ""
+	}
+	if at("shop") != "10.1.0.1:80" || at("elsewhere") != "10.1.0.1:80" || at("office") != "10.1.0.2:80" {
+		t.Fatal(at("shop"), at("elsewhere"), at("office"))
+	}
+	if uses["shop"].current.Load() != uses["elsewhere"].current.Load() {
+		t.Error("the same was encoded twice")
+	}
+	direct(1, 3)
+	if at("shop") != "10.1.0.1:80" || at("office") != "10.1.0.3:80" {
+		t.Error(at("shop"), at("office"))
+	}
+	direct(4, 3)
+	if at("shop") != "10.1.0.4:80" || at("elsewhere") != "10.1.0.4:80" || at("office") != "10.1.0.3:80" || uses["shop"].current.Load() != uses["elsewhere"].current.Load() {
+		t.Error(at("shop"), at("elsewhere"), at("office"))
+	}
+	for _, x := range sessions {
+		s.directory.leave(x, to)
+	}
+	if len(s.directory.used) != 0 {
+		t.Errorf("still used: %v", s.directory.used)
+	}
+}
