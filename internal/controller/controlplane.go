@@ -247,9 +247,10 @@ func (c *controlPlane) running() map[model.Owner][]feed.Proxy {
 }
 
 func (c *controlPlane) proxyChanged(owner model.Owner) {
-	if c.sidecars != nil && owner.Kind() == model.OwnerWorkload { // neither statuses nor Rollouts depend on it
+	if c.sidecars != nil && owner.Kind() == model.OwnerWorkload { // no statuses depend on it
 		c.sidecars.changed(owner)
 		c.board.TellSidecars()
+		c.wakeReleases()
 		return
 	}
 	c.board.Tell()

@@ -1,11 +1,15 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -43,15 +47,14 @@ func (c *controlPlane) wakeReleases() {
 	}
 }
 
-// proxied reports whether the proxies of the Gateways that objects concern run a configuration that was made of the objects
-// as they are, and otherwise what is awaited.
+// proxied reports whether the proxies that objects concern, those of Gateways and sidecars, run a configuration that was made of the
+// objects as they are, and otherwise what is awaited.
 func (c *controlPlane) proxied(objects []*unstructured.Unstructured) (ok bool, awaited string) {
 	r := c.latest.Load()
 	if r == nil || r.Set == nil {
 		return false, "the configuration of proxies is not known yet"
 	}
-	gateways := map[model.Owner]bool{}
-	served := false
+	var of concerned
 	for _, u := range objects {
 		gvk := u.GroupVersionKind()
 		if r.Set.Kinds().Find(gvk.Group, gvk.Kind) == nil {
@@ -61,14 +64,11 @@ func (c *controlPlane) proxied(objects []*unstructured.Unstructured) (ok bool, a
 		if found == nil || found.GetUID() != u.GetUID() || found.GetGeneration() < u.GetGeneration() {
 			return false, fmt.Sprintf("%s %s is not read yet as it is now", gvk.Kind, u.GetName())
 		}
-		if gvk.Kind != "EndpointSlice" {
-			served = true
-			parents(u, gateways)
-		}
+		of.add(u)
 	}
-	if accounts := c.accounts.Load(); served && accounts != nil {
+	if accounts := c.accounts.Load(); accounts != nil {
 		for _, owner := range *accounts {
-			if len(gateways) > 0 && !gateways[owner] {
+			if !of.gateway(owner) {
 				continue
 			}
 			version := c.feeds.Version(owner)
@@ -79,20 +79,72 @@ func (c *controlPlane) proxied(objects []*unstructured.Unstructured) (ok bool, a
 			}
 		}
 	}
+	if c.sidecars != nil && len(of.services) > 0 {
+		if awaited := c.sidecars.lagging(r.Sidecars, of.services); awaited != "" {
+			return false, awaited
+		}
+	}
 	return true, ""
 }
 
+// concerned are those who route by some objects.
+type concerned struct {
+	// gateways are those that routes name as parents; every means that something concerns all of them.
+	gateways map[model.Owner]bool
+	every    bool
+	// services are those whose clients may have sidecars, "namespace/name".
+	services map[string]bool
+}
+
+// add adds those who route by an object: a route, a TrafficSplit or an EndpointSlice.
+func (o *concerned) add(u *unstructured.Unstructured) {
+	if o.gateways == nil {
+		o.gateways, o.services = map[model.Owner]bool{}, map[string]bool{}
+	}
+	switch u.GetKind() {
+	case "EndpointSlice": // its Service is reached by what the other objects concern
+		o.services[u.GetNamespace()+"/"+u.GetLabels()[discoveryv1.LabelServiceName]] = true
+		return
+	case "TrafficSplit":
+		root, _, _ := unstructured.NestedString(u.Object, "spec", "service")
+		name, _, _ := strings.Cut(root, ".")
+		o.every, o.services[u.GetNamespace()+"/"+name] = true, true
+		return
+	}
+	refs, _, _ := unstructured.NestedSlice(u.Object, "spec", "parentRefs")
+	o.every = o.every || len(refs) == 0
+	for _, ref := range refs {
+		p, _ := ref.(map[string]any)
+		kind, _ := p["kind"].(string)
+		group, grouped := p["group"].(string)
+		name, _ := p["name"].(string)
+		namespace, _ := p["namespace"].(string)
+		namespace = cmp.Or(namespace, u.GetNamespace())
+		switch {
+		case (kind == "" || kind == "Gateway") && (!grouped || strings.EqualFold(group, gatewayv1.GroupName)):
+			o.gateways[model.GatewayOwner(namespace, name)] = true
+		case kind == model.KindService && grouped && group == "":
+			o.services[namespace+"/"+name] = true
+		default:
+			o.every = true // a ListenerSet, whose Gateway it does not say
+		}
+	}
+}
+
+// gateway reports whether a Gateway is concerned.
+func (o *concerned) gateway(g model.Owner) bool { return o.every || o.gateways[g] }
+
 // counted counts requests by Traffic Metrics; nil if no proxy here serves the objects.
 func (c *controlPlane) counted(ctx context.Context, count release.Count) (*rollout.Shared, error) {
-	gateways := map[model.Owner]bool{}
+	var of concerned
 	routes := map[string]bool{}
 	split := false
 	for _, u := range count.Objects {
-		parents(u, gateways)
+		of.add(u)
 		routes[u.GetNamespace()+"/"+u.GetName()] = true
 		split = split || u.GetKind() == "TrafficSplit"
 	}
-	if len(count.Objects) == 0 || !c.serves(gateways) {
+	if len(count.Objects) == 0 || !c.serves(&of) {
 		return nil, nil
 	}
 	// A reading that is up to half an interval off begins after the step.
@@ -126,14 +178,13 @@ func (c *controlPlane) counted(ctx context.Context, count release.Count) (*rollo
 	return s, nil
 }
 
-// serves reports whether there are proxies of one of these Gateways; of any if there are none.
-func (c *controlPlane) serves(gateways map[model.Owner]bool) bool {
+// serves reports whether there are proxies that are concerned.
+func (c *controlPlane) serves(of *concerned) bool {
+	if c.sidecars != nil && len(of.services) > 0 {
+		return true
+	}
 	if accounts := c.accounts.Load(); accounts != nil {
-		for _, owner := range *accounts {
-			if len(gateways) == 0 || gateways[owner] {
-				return true
-			}
-		}
+		return slices.ContainsFunc(slices.Collect(maps.Values(*accounts)), of.gateway)
 	}
 	return false
 }
@@ -145,21 +196,3 @@ const (
 	// as a stream, does not count for ever.
 	countLeast, countMost = 5 * time.Second, time.Minute
 )
-
-// parents adds the Gateways that a route names as parents; all, which is none, if it names another kind.
-func parents(u *unstructured.Unstructured, gateways map[model.Owner]bool) {
-	refs, _, _ := unstructured.NestedSlice(u.Object, "spec", "parentRefs")
-	for _, ref := range refs {
-		p, _ := ref.(map[string]any)
-		kind, _ := p["kind"].(string)
-		group, grouped := p["group"].(string)
-		name, _ := p["name"].(string)
-		namespace, _ := p["namespace"].(string)
-		if namespace == "" {
-			namespace = u.GetNamespace()
-		}
-		if (kind == "" || kind == "Gateway") && (!grouped || strings.EqualFold(group, gatewayv1.GroupName)) {
-			gateways[model.GatewayOwner(namespace, name)] = true
-		}
-	}
-}

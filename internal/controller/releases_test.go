@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"testing"
@@ -99,5 +100,40 @@ func TestRequestsOfAStepAreCounted(t *testing.T) {
 	c.accounts.Store(&map[string]model.Owner{})
 	if got := ask(time.Minute, routing("TrafficSplit", "web")); got != nil {
 		t.Errorf("no proxies: %+v", got)
+	}
+}
+
+// TestWhoIsConcernedByRoutes has routes at Gateways, at Services and at both, a split, and endpoints.
+func TestWhoIsConcernedByRoutes(t *testing.T) {
+	gateway := map[string]any{"name": "edge"}
+	service := map[string]any{"group": "", "kind": "Service", "name": "web"}
+	elsewhere := map[string]any{"group": "", "kind": "Service", "name": "web", "namespace": "blog"}
+	split := &unstructured.Unstructured{Object: map[string]any{
+		"kind": "TrafficSplit", "metadata": map[string]any{"namespace": "shop", "name": "web"}, "spec": map[string]any{"service": "web.shop"},
+	}}
+	slice := &unstructured.Unstructured{Object: map[string]any{
+		"kind": "EndpointSlice", "metadata": map[string]any{"namespace": "shop", "name": "web-1", "labels": map[string]any{"kubernetes.io/service-name": "web"}},
+	}}
+	for _, x := range []struct {
+		objects     []*unstructured.Unstructured
+		edge, other bool
+		services    []string
+	}{
+		{[]*unstructured.Unstructured{routing("HTTPRoute", "web", gateway)}, true, false, nil},
+		{[]*unstructured.Unstructured{routing("HTTPRoute", "web", service)}, false, false, []string{"shop/web"}},
+		{[]*unstructured.Unstructured{routing("HTTPRoute", "web", gateway, elsewhere)}, true, false, []string{"blog/web"}},
+		{[]*unstructured.Unstructured{routing("HTTPRoute", "web", map[string]any{"kind": "ListenerSet", "name": "edge"})}, true, true, nil},
+		{[]*unstructured.Unstructured{split}, true, true, []string{"shop/web"}},
+		{[]*unstructured.Unstructured{slice}, false, false, []string{"shop/web"}},
+		{nil, false, false, nil},
+	} {
+		var of concerned
+		for _, u := range x.objects {
+			of.add(u)
+		}
+		services := slices.Sorted(maps.Keys(of.services))
+		if of.gateway(model.GatewayOwner("shop", "edge")) != x.edge || of.gateway(model.GatewayOwner("shop", "other")) != x.other || !slices.Equal(services, x.services) {
+			t.Errorf("%v: %+v", x.objects, of)
+		}
 	}
 }

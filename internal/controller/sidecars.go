@@ -2,9 +2,11 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/weirmesh/weir/internal/control"
@@ -24,7 +26,9 @@ type sidecars struct {
 	// roots are those by which identities are signed, as PEM; empty if they are not known.
 	roots func() string
 	woken chan struct{}
-	wrong loglimit.Limiter
+	// directing is called when questions are answered by a newer state.
+	directing func()
+	wrong     loglimit.Limiter
 
 	// base is what sidecars that ask for destinations have in common, and of the state it is of; everything is what others have,
 	// by namespace. Only run uses them.
@@ -67,7 +71,7 @@ func newSidecars(c *controlPlane) *sidecars {
 	c.feeds.Destinations = true
 	return &sidecars{
 		feeds: c.feeds, log: c.log, roots: c.identities.authority.Bundle, woken: make(chan struct{}, 1), known: map[model.Owner]bool{}, whole: map[model.Owner]bool{},
-		everything: map[string]everything{},
+		everything: map[string]everything{}, directing: c.wakeReleases,
 	}
 }
 
@@ -195,6 +199,9 @@ func (s *sidecars) prepare(newest *control.Sidecars) {
 	s.mu.Lock()
 	s.directed = newest
 	s.mu.Unlock()
+	if s.directing != nil {
+		s.directing()
+	}
 	s.tell(nil, err, "workload", "all")
 }
 
@@ -231,6 +238,32 @@ func (s *sidecars) note(owner model.Owner, whole bool) {
 	} else {
 		delete(s.whole, owner)
 	}
+}
+
+// lagging says which sidecar, or what, does not serve a state yet as far as some Services are concerned, "namespace/name"; empty if all
+// do that are known to. Of sidecars that are connected to other replicas, it is those that are called behind there.
+func (s *sidecars) lagging(newest *control.Sidecars, services map[string]bool) string {
+	s.mu.Lock()
+	current := s.directed == newest
+	s.mu.Unlock()
+	if !current {
+		return "the configuration of sidecars is not made yet"
+	}
+	name := s.feeds.Lagging(func(c *model.Config) bool {
+		for i := range c.Listeners {
+			if ref := &c.Listeners[i].Ref; ref.Kind == model.KindService && services[ref.Namespace+"/"+ref.Name] {
+				return true
+			}
+		}
+		return slices.ContainsFunc(c.Services, func(s model.Service) bool {
+			service, _, _ := strings.Cut(s.Name, ":")
+			return services[service]
+		})
+	})
+	if name != "" {
+		return fmt.Sprintf("the sidecar of pod %s does not serve the configuration yet", name)
+	}
+	return ""
 }
 
 // tell logs what of a configuration is not sent.

@@ -232,6 +232,40 @@ func (d *directory) lacking() map[*session]bool {
 	return out
 }
 
+// Lagging returns the name of a proxy that uses one of the destinations that are chosen by what is there, and does not serve the newest
+// of what it asked for; empty if all do.
+func (s *Server) Lagging(chosen func(*model.Config) bool) string {
+	users := map[*session]bool{}
+	d := &s.directory
+	d.mu.Lock()
+	for _, by := range d.used {
+		for _, x := range by {
+			if x.made != nil && len(x.users) > 0 && chosen(x.made) {
+				for session := range x.users {
+					users[session] = true
+				}
+			}
+		}
+	}
+	d.mu.Unlock()
+	for session := range users {
+		session.mu.Lock()
+		newest := session.newest()
+		session.mu.Unlock()
+		if newest == nil {
+			return session.proxy
+		}
+		s.mu.Lock()
+		r := session.feed.proxies[session.proxy]
+		lags := session.feed.sessions[session.proxy] == session && (r == nil || r.Version != newest.version)
+		s.mu.Unlock()
+		if lags {
+			return session.proxy
+		}
+	}
+	return ""
+}
+
 // ready reports whether there is something to find destinations by.
 func (d *directory) ready() bool {
 	d.mu.Lock()

@@ -1,6 +1,8 @@
 package feed
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -63,4 +65,40 @@ func TestDestinationsMayDifferByNamespace(t *testing.T) {
 	if len(s.directory.used) != 0 {
 		t.Errorf("still used: %v", s.directory.used)
 	}
+}
+
+// TestAProxyLagsUntilItServesWhatItAskedFor has a proxy that is slow to apply a change of a destination, and one that does not use it.
+func TestAProxyLagsUntilItServesWhatItAskedFor(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	s.Destinations = true
+	address, stop := w.serve(s, "")
+	defer stop()
+	s.Direct(mesh(10, 1))
+	own, common := base(t)
+	cart, asks := w.asking("cart-1", address)
+	_, others := w.asking("pay-1", address)
+	w.feed(s, "cart-1", own, common)
+	w.feed(s, "pay-1", own, common)
+	if err := errors.Join(asks.Find(t.Context(), destinationAt(7)), others.Find(t.Context(), destinationAt(8))); err != nil {
+		t.Fatal(err)
+	}
+	of := func(i int) string {
+		return s.Lagging(func(c *model.Config) bool { return c.Services[0].Name == fmt.Sprintf("n/s%d:80", i) })
+	}
+	until(t, "all serve the first", func() bool { return of(7) == "" && of(8) == "" })
+	cart.mu.Lock() // it applies nothing
+	s.Direct(mesh(10, 2))
+	if got := of(7); got != "cart-1" {
+		t.Errorf("%q lags", got)
+	}
+	until(t, "who does not use it is none of it", func() bool { return of(8) == "" })
+	if of(7) == "" {
+		t.Error("nobody lags, and the change is not applied")
+	}
+	if of(9) != "" {
+		t.Error("somebody lags at what nobody uses")
+	}
+	cart.mu.Unlock()
+	until(t, "it serves the second", func() bool { return of(7) == "" && cart.endpoint(7) == "10.1.0.2:80" })
 }
