@@ -29,7 +29,7 @@ type attempt struct {
 	expired  *Failure
 	// connectBy, if not zero, limits connecting, however far away deadline is.
 	connectBy time.Time
-	// briefly means that another endpoint may be quicker to connect to.
+	// briefly means that another endpoint may be quicker to connect to, or one that comes meanwhile.
 	briefly bool
 	// informed means that interim answers were forwarded.
 	informed bool
@@ -85,7 +85,7 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 		ex.endpoint = e
 		ex.attempts++
 		ex.beginAttempt()
-		ex.attempt.connectBy, ex.attempt.briefly = moved.until, !moved.last && len(service.Endpoints()) > 1
+		ex.attempt.connectBy, ex.attempt.briefly = moved.until, !moved.last
 		if ex.span != nil {
 			ex.traceAttempt(e)
 		}

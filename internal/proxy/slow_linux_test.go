@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/peertest"
+	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
@@ -35,5 +36,25 @@ func TestARequestLeavesAnEndpointThatDoesNotAccept(t *testing.T) {
 	k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if resp, _ := k.answer("GET"); resp.StatusCode != 502 && resp.StatusCode != 504 {
 		t.Errorf("status %d after %v", resp.StatusCode, time.Since(began))
+	}
+}
+
+// TestARequestLeavesTheOnlyEndpointForOneThatComes while it is being connected: a pod that is gone may drop what is sent to its address.
+func TestARequestLeavesTheOnlyEndpointForOneThatComes(t *testing.T) {
+	live := newReplica(t)
+	live.start()
+	defer live.stop(t)
+	s := serve(t, plain(peertest.Unaccepting(t)), func(o *Options) { o.Upstream.ConnectTimeout = time.Hour })
+	k := newTalk(t, s.addr())
+	k.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello")
+	var load telemetry.Load
+	for s.pipe.Load(&load); load.InFlight == 0; s.pipe.Load(&load) {
+		time.Sleep(time.Millisecond)
+	}
+	if err := s.Apply(plain(live.Listener.Addr().String())); err != nil {
+		t.Fatal(err)
+	}
+	if resp, _ := k.answer("POST"); resp.StatusCode != 200 {
+		t.Errorf("status %d", resp.StatusCode)
 	}
 }

@@ -154,10 +154,15 @@ spec:
 // load has a workload send requests to another for some seconds, and returns what waits for their end. Each must be answered,
 // but those that it also returns: POSTs that met the end of a connection, of which nobody knows whether they arrived.
 func (w *world) load(from, to string, seconds int) (ended func() (answered, unknown int)) {
+	return w.loadOf(from, "http://"+to+"/", seconds, func(answer string) bool { return answer == "200 "+to })
+}
+
+// loadOf is load of a URL, with what good answers are.
+func (w *world) loadOf(from, url string, seconds int, good func(answer string) bool) (ended func() (answered, unknown int)) {
 	loaded := make(chan string, 1)
 	go func() {
 		text, err := install.Kubectl(w.Context(), "", "--namespace", w.namespace, "exec", "deployment/"+from, "--container=caller", "--", "/caller", "load",
-			"http://"+to+"/", strconv.Itoa(seconds))
+			url, strconv.Itoa(seconds))
 		if err != nil {
 			text += "\nerror " + err.Error()
 		}
@@ -167,8 +172,8 @@ func (w *world) load(from, to string, seconds int) (ended func() (answered, unkn
 		w.Helper()
 		for line := range strings.Lines(<-loaded) {
 			line = strings.TrimSpace(line)
-			var n int
-			if _, err := fmt.Sscan(line, &n); err == nil && strings.HasSuffix(line, " 200 "+to) {
+			number, answer, _ := strings.Cut(line, " ")
+			if n, err := strconv.Atoi(number); err == nil && good(answer) {
 				answered += n
 			} else if err == nil && strings.Contains(line, " POST 502 backend_reset: ") {
 				unknown += n
