@@ -91,8 +91,8 @@ func (c *controlPlane) webhooks() http.Handler {
 	})
 }
 
-// serveConversions answers API servers.
-func (c *controlPlane) serveConversions(ctx context.Context, s *socket) error {
+// serveConversions answers API servers, which leave for another replica when asked ends.
+func (c *controlPlane) serveConversions(ctx, asked context.Context, s *socket) error {
 	l, err := s.listen()
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (c *controlPlane) serveConversions(ctx context.Context, s *socket) error {
 	c.log.Info("converting versions of SMI objects", "address", l.Addr().String())
 	c.converting.Store(true)
 	defer c.converting.Store(false)
-	return webhook.Serve(ctx, process.Bounded(l), c.webhooks(), c.authority.Certificate)
+	return webhook.Serve(ctx, process.Bounded(l), webhook.Leaving(asked, c.webhooks()), c.authority.Certificate)
 }
 
 // conversionsReady says whether API servers may rely on this replica.

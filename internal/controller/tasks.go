@@ -28,7 +28,7 @@ func (c *controlPlane) tasks(asked context.Context, s *sockets) []task.Task {
 
 		// The webhook is asked first whether it is ready: what the feed waits for may wait for it.
 		{Name: "conversion webhook", Off: !webhook, After: needs{c.authority.Ready}, Ready: c.conversionsReady,
-			Run: func(ctx context.Context) error { return c.serveConversions(ctx, s.conversions) }},
+			Run: func(ctx context.Context) error { return c.serveConversions(ctx, asked, s.conversions) }},
 		{Name: "admission objects", Off: c.known == nil, Run: func(ctx context.Context) error { return c.known.Run(ctx) }},
 		{Name: "feed", After: needs{published, c.authority.Ready}, Ready: c.feedReady,
 			Run: func(ctx context.Context) error { return c.serveFeed(ctx, s.feed) }},

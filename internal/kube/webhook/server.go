@@ -59,3 +59,16 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, certificate func
 	}
 	return nil
 }
+
+// Leaving returns h for a server that ends some time after asked has: from then on each answer makes its client leave the
+// connection (Connection: close; over HTTP/2 a GOAWAY that lets streams finish), so that the next request goes on a new one,
+// to a replica that stays if the Service has another. Without it a client that keeps asking holds the connection until
+// Serve closes it, and what it sends in that moment fails: API servers do not send a webhook's request twice.
+func Leaving(asked context.Context, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Err() != nil {
+			w.Header().Set("Connection", "close")
+		}
+		h.ServeHTTP(w, r)
+	})
+}

@@ -180,3 +180,46 @@ func TestLastingAnswersHoldUpNoShortOnes(t *testing.T) {
 		})
 	}
 }
+
+// TestAServerThatLeavesIsLeft: as long as it stays, a client keeps its connection; then each answer is the last on its own.
+func TestAServerThatLeavesIsLeft(t *testing.T) {
+	for _, h2 := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			certificate, trust := vouched(t)
+			l := &pipes{accept: make(chan net.Conn), end: make(chan struct{})}
+			asked, ask := context.WithCancel(t.Context())
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- Serve(ctx, l, Leaving(asked, echo), certificate) }()
+			transport := &http.Transport{DialContext: l.dial, TLSClientConfig: trust.Clone(), ForceAttemptHTTP2: h2}
+			post := func(connections int64) {
+				t.Helper()
+				response, err := (&http.Client{Transport: transport}).Post("https://weir.test/", "text/plain", strings.NewReader("body"))
+				if err != nil {
+					t.Fatalf("h2 %v: %v", h2, err)
+				}
+				text, err := io.ReadAll(response.Body)
+				_ = response.Body.Close()
+				if want := map[bool]string{true: "HTTP/2.0 1", false: "HTTP/1.1 1"}[h2]; err != nil || string(text) != want {
+					t.Errorf("h2 %v: answered %q, %v", h2, text, err)
+				}
+				if n := l.dialed.Load(); n != connections {
+					t.Errorf("h2 %v: %d connections, want %d", h2, n, connections)
+				}
+				synctest.Wait()
+			}
+			post(1)
+			post(1)
+			ask()
+			post(1)
+			post(2)
+			post(3)
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			transport.CloseIdleConnections()
+			time.Sleep(time.Minute)
+		})
+	}
+}
