@@ -2,7 +2,8 @@
 # Runs the Gateway API's conformance suite against this tree, in a cluster of its own: "scripts/conformance.sh [e2e|e2e-only] [FLAG...]". With
 # "e2e" the end-to-end tests come first, with "e2e-only" they are all there is. Flags are those of the suite (-run-test=NAME) and of Go's
 # tests (-test.short). The end-to-end tests have theirs in E2EFLAGS, in E2EALONE which of them have a cluster to themselves, and in E2EIMAGES
-# further images that some of them need (flagger, argo-rollouts). All that is said goes to bin/conformance/run.log, of the second cluster to alone.log there, what matters of it to the terminal.
+# further images that some of them need (flagger, argo-rollouts). All that is said goes to bin/conformance/run.log, of the second cluster to
+# alone.log there, what matters of it to the terminal.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/bin

@@ -82,7 +82,7 @@ func (w *world) record(from, url string) (ended func() *recorded) {
 	})
 	all.Go(func() {
 		cmd := exec.CommandContext(ctx, "kubectl", "--namespace", w.namespace, "get", "trafficsplits.split.smi-spec.io", "--watch",
-			`--output=jsonpath={range .spec.backends[*]}{.service} {.weight} {end}{"\n"}`)
+			`--output=jsonpath={.spec.backends[*].service} {.spec.backends[*].weight}{"\n"}`) // a range would print the first object alone
 		out, err := cmd.StdoutPipe()
 		if err == nil {
 			err = cmd.Start()
@@ -94,8 +94,8 @@ func (w *world) record(from, url string) (ended func() *recorded) {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			fields := strings.Fields(lines.Text())
 			of := map[string]int{}
-			for i := 0; i+1 < len(fields); i += 2 {
-				of[fields[i]], _ = strconv.Atoi(fields[i+1])
+			for i := range len(fields) / 2 {
+				of[fields[i]], _ = strconv.Atoi(fields[len(fields)/2+i])
 			}
 			canary := of["web-canary"]
 			if len(of) != 2 || canary+of["web-primary"]+of["web-stable"] != 100 {
@@ -117,9 +117,8 @@ const (
 	beforeChange = time.Second
 )
 
-// check fails the test unless all requests were answered, the weights were those, one after the other, and while one stood each block of a
-// hundred answers had exactly as many of the canary. Of a pair whose canary ends before its weight does, such as a release that is promoted,
-// canary says by the time what it is.
+// check fails the test unless every request was answered, the canary had these weights, one after the other, and every block of a hundred
+// answers while a weight stood had exactly that many of the canary. canary says which answers these are.
 func (r *recorded) check(t *testing.T, canary func(recordedAnswer) bool, weights ...int) {
 	t.Helper()
 	for _, err := range r.errs {
@@ -180,7 +179,7 @@ func blocksOf(canary []bool, weight int) (blocks, wrong int) {
 	return blocks, wrong
 }
 
-// versioned is a workload of meshed pods that say their version and name, "v1/web-...", up to the pods' template; its kind and what its spec has beside are left open.
+// versioned is a workload whose pods answer with their version and name, "v1/web-...": its version and kind, and further fields of its spec, are left open.
 const versioned = `
 apiVersion: %s
 metadata: {name: web}
