@@ -18,7 +18,7 @@ export CGO_ENABLED := 0
 .DEFAULT_GOAL := help
 .PHONY: help run demo build test test-apiserver test-chart test-grpc test-h2 test-wire test-overload lint fmt generate fuzz bench bench-latency bench-mirror soak setup
 .PHONY: verify vulncheck reproducible sbom image test-tls test-release recording
-.PHONY: bench-control bench-metrics bench-rollouts cluster-up cluster-image cluster-shell cluster-down kubectl setup-cluster conformance conformance-short test-cluster test-rollouts
+.PHONY: bench-control bench-metrics bench-rollouts cluster-up cluster-image cluster-shell cluster-down kubectl setup-cluster conformance conformance-short test-cluster test-drivers test-rollouts
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -107,7 +107,7 @@ test-full: setup ## Run the same tests in full size, all with the race detector 
 .PHONY: test-all
 test-all: ## Run everything that a release needs: all checks, builds, fuzz targets and tests, in full size (hours, as root).
 	@for target in lint verify deadcode reproducible test-release fuzz test-full test-h2 test-grpc test-tracing test-faults test-memory test-tls test-wire \
-			test-paths test-prometheus test-grafana test-topology test-overload soak test-cluster conformance; do \
+			test-paths test-prometheus test-grafana test-topology test-overload soak test-cluster test-drivers conformance; do \
 		echo "== make $$target" && $(MAKE) --no-print-directory $$target || exit 1; \
 	done
 
@@ -247,6 +247,9 @@ test-cluster: setup-cluster ## Run the tests on real pods: a node's own, end to 
 
 test-rollouts: setup-cluster ## Replace backends, proxies and controllers, and end releases in each way, under load, 20 times each: no request may fail (root, 25 minutes, docs/draining.md).
 	@E2EALONE='ReplacingProxies|ReplacingTheOnlyProxy' E2EFLAGS='-test.run=Replacing|ReleasesFailNoRequest' scripts/conformance.sh e2e-only
+
+test-drivers: setup-cluster ## Have Flagger and Argo Rollouts, as they are released, carry releases of pods in the mesh out by TrafficSplits (root, 10 minutes).
+	@E2EIMAGES='flagger argo-rollouts' E2EALONE='Flaggers' E2EFLAGS='-test.run=Flaggers|ArgoRollouts' scripts/conformance.sh e2e-only
 
 conformance: setup-cluster ## Run the Gateway API's conformance suite on real pods, or RUN=TestName of it (docs/conformance).
 	@scripts/conformance.sh $(if $(RUN),-run-test=$(RUN),-report-output=$(abspath $(REPORT)))

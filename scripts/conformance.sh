@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs the Gateway API's conformance suite against this tree, in a cluster of its own: "scripts/conformance.sh [e2e|e2e-only] [FLAG...]". With
 # "e2e" the end-to-end tests come first, with "e2e-only" they are all there is. Flags are those of the suite (-run-test=NAME) and of Go's
-# tests (-test.short). The end-to-end tests have theirs in E2EFLAGS, and in E2EALONE which of them have a cluster to themselves. All that is
-# said goes to bin/conformance/run.log, of the second cluster to alone.log there, what matters of it to the terminal.
+# tests (-test.short). The end-to-end tests have theirs in E2EFLAGS, in E2EALONE which of them have a cluster to themselves, and in E2EIMAGES
+# further images that some of them need (flagger, argo-rollouts). All that is said goes to bin/conformance/run.log, of the second cluster to
+# alone.log there, what matters of it to the terminal.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/bin
@@ -36,6 +37,7 @@ tell() {
 cd test/cluster
 images=(-image weir -image conformance)
 if $suite && [[ " $* " != *' -test.short '* ]]; then images+=(-image mesh); fi
+for image in ${E2EIMAGES:-}; do images+=(-image "$image"); done
 beside=
 if $e2e; then
 	# The same images, although the suite's are not needed: what one cluster builds the other imports.

@@ -106,9 +106,23 @@ func replace(sets chan *resource.Set, s *resource.Set) {
 func (l *Loop) serve(ctx context.Context, sets <-chan *resource.Set, ended <-chan error) (err error, sourceEnded bool) {
 	state := state{loop: l, translator: NewTranslator(l.Options)}
 	source := ended
-	retry := time.NewTimer(0)
+	retry, again := time.NewTimer(0), time.NewTimer(0)
 	retry.Stop()
+	again.Stop()
 	defer retry.Stop()
+	defer again.Stop()
+	var newest *resource.Set
+	take := func() {
+		set, at := state.hold(newest, time.Now())
+		again.Stop()
+		if !at.IsZero() {
+			again.Reset(time.Until(at))
+		}
+		spare.Do(func() {
+			state.translate(set)
+			state.publish()
+		})
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -121,11 +135,10 @@ func (l *Loop) serve(ctx context.Context, sets <-chan *resource.Set, ended <-cha
 			}
 			continue
 		case set := <-sets:
-			set = l.settle(ctx, set, sets)
-			spare.Do(func() {
-				state.translate(set)
-				state.publish()
-			})
+			newest = l.settle(ctx, set, sets)
+			take()
+		case <-again.C:
+			take()
 		case <-retry.C:
 			spare.Do(state.publish)
 		}
@@ -185,10 +198,19 @@ func (l *Loop) logger() *slog.Logger {
 type state struct {
 	loop       *Loop
 	translator *Translator
+	behind     behind
 	publishing publishing
 	report     Report
 	// whole is the newest translation, of which the parts are; nil when it is not valid.
 	whole *model.Config
+}
+
+// hold is behind.hold where Kubernetes makes EndpointSlices.
+func (s *state) hold(set *resource.Set, now time.Time) (held *resource.Set, again time.Time) {
+	if !s.loop.Options.ProxyPerGateway {
+		return set, time.Time{}
+	}
+	return s.behind.hold(set, now)
 }
 
 // translate makes a set what is wanted.

@@ -60,6 +60,21 @@ func (s *Set) With(written ...map[string]any) (*Set, []Finding) {
 	return out, findings
 }
 
+// Instead returns a Set of a cluster with other versions of some of its objects; everything else is this Set's.
+func (s *Set) Instead(objects map[Key]metav1.Object) *Set {
+	out := &Set{
+		kinds: s.kinds, Watched: s.Watched, Unread: s.Unread, PassedOver: s.PassedOver, overlooked: s.overlooked, Expiries: s.Expiries, Rejected: s.Rejected, Drafts: s.Drafts,
+		Findings: s.Findings, Origins: s.Origins, Fields: s.Fields, foreign: s.foreign,
+	}
+	for k, o := range s.Objects() {
+		if by := objects[k.Key(o.GetNamespace(), o.GetName())]; by != nil {
+			o = by
+		}
+		out.put(k, o)
+	}
+	return out
+}
+
 // decodeWritten decodes an object as a document of a file would be. object is nil if it is not valid.
 func (s *Set) decodeWritten(u map[string]any) (k *Kind, key Key, object metav1.Object, findings []Finding) {
 	apiVersion, _ := u["apiVersion"].(string)

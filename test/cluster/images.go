@@ -30,6 +30,8 @@ const (
 	weirImage        = "weir"        // Weir of this tree, under the name weirName, and its proxy alone, under proxyName
 	conformanceImage = "conformance" // what the Gateway API's conformance suite runs pods of
 	meshImage        = "mesh"        // what its tests of meshes run pods of
+	flaggerImage     = "flagger"     // Flagger's and Argo Rollouts' controllers, with ":dev"
+	argoImage        = "argo-rollouts"
 
 	weirName   = "weir:dev"
 	proxyName  = "weir-proxy:dev"
@@ -88,12 +90,16 @@ func (b *builder) build(ctx context.Context, named []string, node bool) (files [
 		}
 		programs = append(programs, program)
 	}
-	if files, err = image.Build(ctx, b.dir, programs...); err != nil {
+	others, err := driverPrograms(ctx, named)
+	if err != nil {
+		return nil, err
+	}
+	if files, err = image.Build(ctx, b.dir, append(programs, others...)...); err != nil {
 		return nil, err
 	}
 	for _, name := range named {
 		switch name {
-		case conformanceImage, meshImage:
+		case conformanceImage, meshImage, flaggerImage, argoImage:
 		case weirImage:
 			for _, name := range []string{weirName, proxyName} {
 				file, err := b.weir(ctx, name)

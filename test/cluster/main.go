@@ -35,8 +35,9 @@ A whole cluster with one node and real pods, in namespaces of its own (Linux, ro
   cluster restart [-name NAME] [-away D]               stop its API server and start it again, after a time without one
   cluster kill [-name NAME] CONTAINER...               kill the processes of containers, named by the ids of their runtime
   cluster import [-name NAME] IMAGE...                 import images
+  cluster source flagger|argo-rollouts                 print the folder of its module, which has its manifests
 
-An IMAGE is a file, "weir" (weir:dev and weir-proxy:dev, of this tree), "conformance" (what the Gateway API's conformance suite runs), or "mesh" (what its tests of meshes run).
+An IMAGE is a file, "weir" (weir:dev and weir-proxy:dev, of this tree), "conformance" (what the Gateway API's conformance suite runs), "mesh" (what its tests of meshes run), "flagger" or "argo-rollouts" (flagger:dev, argo-rollouts:dev, as they are released).
 `
 
 func main() {
@@ -106,6 +107,8 @@ func run(ctx context.Context, args []string) error {
 		return c.restart(ctx, *away)
 	case "kill":
 		return c.kill(ctx, flags.Args())
+	case "source":
+		return printSource(ctx, flags.Args())
 	case "import":
 		return c.importImages(ctx, flags.Args())
 	}
@@ -131,6 +134,22 @@ func build(ctx context.Context, cache components.Cache, names []string) error {
 	}
 	for _, c := range wanted {
 		fmt.Println(programs.Path(c))
+	}
+	return nil
+}
+
+// printSource prints where manifests of a driver are.
+func printSource(ctx context.Context, names []string) error {
+	for _, name := range names {
+		d, err := findDriver(name)
+		if err != nil {
+			return err
+		}
+		dir, err := d.dir(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Println(dir)
 	}
 	return nil
 }

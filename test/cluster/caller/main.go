@@ -5,6 +5,8 @@
 //	caller get URL [N]       N requests, one connection each; prints a line for each: the status and the body, or "error ..."
 //	caller load URL SECONDS  requests from four clients that keep their connections, each every 10 ms, GET and POST in turn; prints how
 //	                         many were answered by whom, and those that failed
+//	caller record URL SECONDS   requests one after the other, 10 ms apart, GET and POST in turn and every other pair over a connection of its
+//	                         own; prints for each when it began, in milliseconds since 1970, and the status and body
 //	caller steady HOST SECONDS  requests and connections of every protocol, long ones among them; prints how many were answered of
 //	                         each, and those that failed
 //	caller say ADDRESS TEXT  what a server says at a connection, after the text unless that is empty, up to the end of a line
@@ -53,16 +55,12 @@ func run(args []string) error {
 			n, _ = strconv.Atoi(args[2])
 		}
 		return get(args[1], n)
-	case len(args) == 3 && (args[0] == "load" || args[0] == "steady"):
+	case len(args) == 3 && (args[0] == "load" || args[0] == "steady" || args[0] == "record"):
 		seconds, err := strconv.Atoi(args[2])
 		if err != nil {
 			return err
 		}
-		f := load
-		if args[0] == "steady" {
-			f = steady
-		}
-		f(args[1], time.Duration(seconds)*time.Second)
+		map[string]func(string, time.Duration){"load": load, "steady": steady, "record": record}[args[0]](args[1], time.Duration(seconds)*time.Second)
 		return nil
 	case len(args) == 3 && args[0] == "say":
 		return say(args[1], args[2])
@@ -195,6 +193,24 @@ func load(url string, d time.Duration) {
 	all.Wait()
 	for what, n := range counts {
 		fmt.Println(n, what)
+	}
+}
+
+// record sends requests in an order that is that of its lines.
+func record(url string, d time.Duration) {
+	kept := &http.Client{Timeout: patience, Transport: &http.Transport{}}
+	fresh := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	out := bufio.NewWriter(os.Stdout)
+	defer out.Flush()
+	until := time.Now().Add(d)
+	for n := 0; time.Now().Before(until); n++ {
+		client := kept
+		if n%4 > 1 {
+			client = fresh
+		}
+		began := time.Now()
+		fmt.Fprintln(out, began.UnixMilli(), send(client, n%2 == 1, url))
+		time.Sleep(between)
 	}
 }
 
