@@ -76,6 +76,14 @@ func TestChaosOnMeshedPods(t *testing.T) {
 		p.clocks("1h", client)
 		p.clocks("-1h", servers...)
 		p.renewed("web", func(*x509.Certificate) error { return nil })
+		for _, pod := range append(servers, client) {
+			p.eventually(func() error {
+				if log := p.kubectl("", "logs", pod, "--container=weir-sidecar"); !strings.Contains(log, "the clock of this node was set") {
+					return fmt.Errorf("%s has not noticed that its clock was set: %s", pod, log)
+				}
+				return nil
+			})
+		}
 	})
 	p.under("the clocks are put right", func() {
 		p.clocks("0", append(servers, client)...)
@@ -103,6 +111,16 @@ func (p *pressed) clocks(by string, pods ...string) {
 	p.Helper()
 	for _, pod := range pods {
 		p.cluster("clock", "-by", by, p.container(pod, sidecars))
+	}
+}
+
+// begins returns what fails for a certificate that does not begin so long before or after now.
+func begins(in time.Duration) func(*x509.Certificate) error {
+	return func(c *x509.Certificate) error {
+		if off := time.Until(c.NotBefore) - in; off.Abs() > 10*time.Minute {
+			return fmt.Errorf("it begins at %s, %s beside what was expected", c.NotBefore, off)
+		}
+		return nil
 	}
 }
 
@@ -170,11 +188,11 @@ func TestChaosOnMeshedPodsWithoutController(t *testing.T) {
 	})
 	p.under("the clock of the controllers' node is an hour ahead, and all certificates are renewed", func() {
 		p.cluster("clock", append([]string{"-by", "1h"}, p.controllers()...)...)
-		p.renewed("web", func(*x509.Certificate) error { return nil })
+		p.renewed("web", begins(-time.Hour)) // two hours before it is signed
 	})
 	p.under("it is an hour behind", func() {
 		p.cluster("clock", append([]string{"-by", "-1h"}, p.controllers()...)...)
-		p.renewed("pay", func(*x509.Certificate) error { return nil })
+		p.renewed("pay", begins(-3*time.Hour))
 	})
 	p.under("the node is drained of servers, as far as their budget permits", func() {
 		p.apply(`
