@@ -18,7 +18,7 @@ export CGO_ENABLED := 0
 .DEFAULT_GOAL := help
 .PHONY: help run demo build test test-apiserver test-chart test-grpc test-h2 test-wire test-overload lint fmt generate fuzz bench bench-latency bench-mirror soak setup
 .PHONY: verify vulncheck reproducible sbom image test-tls test-release recording
-.PHONY: bench-control bench-metrics bench-rollouts cluster-up cluster-image cluster-shell cluster-down kubectl setup-cluster conformance conformance-short test-cluster test-rollouts
+.PHONY: bench-control bench-metrics bench-rollouts cluster-up cluster-image cluster-shell cluster-down kubectl setup-cluster conformance conformance-short test-cluster test-rollouts test-chaos
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -247,6 +247,9 @@ test-cluster: setup-cluster ## Run the tests on real pods: a node's own, end to 
 
 test-rollouts: setup-cluster ## Replace backends, proxies and controllers, and end releases in each way, under load, 20 times each: no request may fail (root, 25 minutes, docs/draining.md).
 	@E2EALONE='ReplacingProxies|ReplacingTheOnlyProxy' E2EFLAGS='-test.run=Replacing|ReleasesFailNoRequest' scripts/conformance.sh e2e-only
+
+test-chaos: setup-cluster ## Have sidecars, pods, the authority, DNS and the API server fail under calls of all kinds between meshed pods: nothing may fail but what docs/mesh.md names (root, 20 minutes).
+	@E2EALONE='ChaosOnMeshedPodsWithoutController' E2EFLAGS='-test.run=ChaosOnMeshedPods' scripts/conformance.sh e2e-only
 
 conformance: setup-cluster ## Run the Gateway API's conformance suite on real pods, or RUN=TestName of it (docs/conformance).
 	@scripts/conformance.sh $(if $(RUN),-run-test=$(RUN),-report-output=$(abspath $(REPORT)))
