@@ -96,6 +96,15 @@ func TestChaosOnMeshedPods(t *testing.T) {
 			p.rolledOut("pay")
 		}, lastingEnds, unknowable(4))
 	}
+	p.kubectl("", "scale", "deployment/pay", "--replicas=1")
+	p.eventually(func() error {
+		if pods := p.kubectl("", "get", "pods", "--selector=app=pay", "--output=name"); strings.Count(pods, "pod/") != 1 {
+			return fmt.Errorf("pods %s", pods)
+		}
+		return nil
+	})
+	p.under("the only server's sidecar is killed", func() { p.killed(p.names("pay")[0], sidecars) }, lastingEnds, unknowable(4),
+		failing{`: (50[23] |grpc-status 14 |open: |new connection: connection reset by peer)`, 3000, "there was no other endpoint until the sidecar was there again"})
 }
 
 // replaced replaces all servers, and waits for the end of those of before.
