@@ -18,7 +18,7 @@ export CGO_ENABLED := 0
 .DEFAULT_GOAL := help
 .PHONY: help run demo build test test-apiserver test-chart test-grpc test-h2 test-wire test-overload lint fmt generate fuzz bench bench-latency bench-mirror soak setup
 .PHONY: verify vulncheck reproducible sbom image test-tls test-release recording
-.PHONY: bench-control bench-metrics bench-rollouts cluster-up cluster-image cluster-shell cluster-down kubectl setup-cluster conformance conformance-short test-cluster test-drivers test-rollouts
+.PHONY: bench-control bench-metrics bench-rollouts cluster-up cluster-image cluster-shell cluster-down kubectl setup-cluster conformance conformance-short test-cluster test-chaos test-drivers test-rollouts
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -250,6 +250,9 @@ test-rollouts: setup-cluster ## Replace backends, proxies and controllers, and e
 
 test-drivers: setup-cluster ## Have Flagger and Argo Rollouts, as they are released, carry releases of pods in the mesh out by TrafficSplits (root, 10 minutes).
 	@E2EIMAGES='flagger argo-rollouts' E2EALONE='Flaggers' E2EFLAGS='-test.run=Flaggers|ArgoRollouts' scripts/conformance.sh e2e-only
+
+test-chaos: setup-cluster ## Have sidecars, pods, the authority, DNS and the API server fail under calls of all kinds between meshed pods: nothing may fail but what docs/mesh.md names (root, 20 minutes).
+	@E2EALONE='ChaosOnMeshedPodsWithoutController' E2EFLAGS='-test.run=ChaosOnMeshedPods' scripts/conformance.sh e2e-only
 
 conformance: setup-cluster ## Run the Gateway API's conformance suite on real pods, or RUN=TestName of it (docs/conformance).
 	@scripts/conformance.sh $(if $(RUN),-run-test=$(RUN),-report-output=$(abspath $(REPORT)))

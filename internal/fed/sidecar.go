@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,7 @@ type Sidecar struct {
 	serve             dataplane.Options
 	link              link
 	trustDomain       string
+	stateDir          string
 	pod               telemetry.Side
 	podIPs            []string
 	inbound, outbound string
@@ -60,7 +62,8 @@ redirect brings ("weir redirect"). It proves by the pod's token which pod it is,
 has the pod's identity signed by the controller, renews it, and serves the
 configuration that the controller has for the pod. It does the kubelet's probes
 and HTTP hooks in the kubelet's place (--probes). Without a controller it serves
-what it has, and asks again; its log has errors before its certificate ends.
+what it has, also after a restart (--state-dir), and asks again; its log has errors
+before its certificate ends.
 /readyz is 200 once there is an identity and a configuration is served. SIGTERM
 or SIGINT drains as "weir run" does; both directions are served until then.`
 
@@ -78,6 +81,7 @@ func (o *Sidecar) Flags(f *pflag.FlagSet) {
 	o.link.flags(f)
 	ports := redirect.Default()
 	flags.TrustDomain(f, &o.trustDomain)
+	f.StringVar(&o.stateDir, "state-dir", "", "`folder` for the identity with its key and the last configuration: use one in memory; empty stores nothing")
 	f.StringVar(&o.pod.Namespace, "pod-namespace", "", "`namespace` of the pod")
 	f.StringVar(&o.pod.Name, "pod-name", "", "`name` of the pod")
 	f.StringSliceVar(&o.podIPs, "pod-ips", nil, "`addresses` of the pod (by comma); probes go to the first")
@@ -170,6 +174,9 @@ func (o *Sidecar) run(ctx context.Context, plane *dataplane.Plane, own *identiti
 	}
 	client := o.link.client(model.WorkloadOwner(o.pod.Namespace, o.pod.Name), plane, log)
 	own.signedBy(client)
+	if o.stateDir != "" {
+		client.StateFile, own.source.File = filepath.Join(o.stateDir, "configuration"), filepath.Join(o.stateDir, "identity")
+	}
 	client.Destinations = destinations
 	destinations.Used = plane.Server.Used
 	client.Taps = func(s *feed.Stream, end func()) error { return tapping.Serve(s, end, plane.Metrics) }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/statefile"
 )
 
 const (
@@ -149,22 +150,25 @@ func (r *receiver) restore() {
 	if path == "" {
 		return
 	}
-	data, err := readState(path, maxConfig+maxMessage)
+	data, err := statefile.Read(path, maxConfig+maxMessage)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	var a *assembly
+	var destinations []question
 	if err == nil {
-		a, err = decodeState(data, r.client.Owner, maxConfig)
+		a, destinations, err = decodeState(data, r.client.Owner, maxConfig)
 	}
 	if err != nil {
 		r.log.Warn("state file is not used", "file", path, "error", err)
 		return
 	}
 	r.has = *a
+	r.client.Destinations.restore(destinations) // before connections come
 	if err := r.take(); err != nil {
 		r.log.Warn("configuration of the state file is not served", "file", path, "error", err)
 		r.has = assembly{}
+		r.client.Destinations.restore(nil)
 		return
 	}
 	r.unsaved = false
@@ -235,6 +239,7 @@ func (r *receiver) response(d *discovery.DeltaDiscoveryResponse) (complete bool,
 		return false, nil, errors.New("the received configuration differs from the control plane's: version " + v + ", want " + printable(d.SystemVersionInfo, 64))
 	}
 	if r.has.version() == r.client.Status().Version && r.client.Status().Err == "" {
+		r.unsaved = r.unsaved || len(r.answers) > 0
 		r.deliver()
 		return true, nil, nil // connected again without a change
 	}
@@ -247,9 +252,9 @@ func (r *receiver) save() {
 		return
 	}
 	r.unsaved, r.lastSave = false, time.Now()
-	data, err := encodeState(r.client.Owner, r.applied.parts)
+	data, err := encodeState(r.client.Owner, r.applied.parts, r.client.Destinations.names()...)
 	if err == nil {
-		err = writeState(r.client.StateFile, data)
+		err = statefile.Write(r.client.StateFile, data)
 	}
 	if err != nil {
 		r.unsaved = true

@@ -3,7 +3,9 @@ package feed
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -137,6 +139,33 @@ func (d *Destinations) Kept() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.kept)
+}
+
+// restore has what was known before the process was started again be known, in place of anything else. It does nothing to a nil d.
+func (d *Destinations) restore(before []question) {
+	if d == nil {
+		return
+	}
+	d.begin()
+	now := time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.kept)
+	for _, q := range before {
+		if q.known && len(d.kept) < maxKept {
+			d.kept[q.to] = now
+		}
+	}
+}
+
+// names are the destinations that are known, in order; none of a nil d, nor while the control plane sends everything.
+func (d *Destinations) names() []netip.AddrPort {
+	if d == nil {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.SortedFunc(maps.Keys(d.kept), netip.AddrPort.Compare)
 }
 
 // wake has the receiver send. d.mu is held.

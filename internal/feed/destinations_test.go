@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -94,6 +95,53 @@ func (p *proxy) endpoint(i int) string {
 		}
 	}
 	return ""
+}
+
+// TestDestinationsOutlastARestartWithoutAControlPlane has a proxy end and begin again, from its state file alone, and then with a
+// control plane that has another endpoint by then.
+func TestDestinationsOutlastARestartWithoutAControlPlane(t *testing.T) {
+	w := newWorld(t)
+	s := w.server()
+	s.Destinations = true
+	address, stop := w.serve(s, "")
+	s.Direct(mesh(2000, 1))
+	own, common := base(t)
+	begin := func() (*proxy, *Destinations) {
+		c := w.sidecar("cart-1", address)
+		c.Destinations, c.StateFile = &Destinations{}, filepath.Join(w.dir, "state")
+		return w.run(c), c.Destinations
+	}
+	first, asks := begin()
+	w.feed(s, "cart-1", own, common)
+	for _, i := range []int{7, 9, 3000} { // nothing is at the last one
+		if err := asks.Find(t.Context(), destinationAt(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first.stop()
+	stop()
+
+	again, asks := begin()
+	until(t, "the state is served", func() bool { return again.endpoint(7) == "10.1.0.1:80" && again.endpoint(9) == "10.1.0.1:80" })
+	if n := asks.Kept(); n != 2 {
+		t.Errorf("%d destinations are known", n)
+	}
+	if err := asks.Find(t.Context(), destinationAt(7)); err != nil {
+		t.Errorf("a destination of before: %v", err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := asks.Find(short, destinationAt(3000)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("another one: %v, want it to wait for a control plane", err)
+	}
+
+	s = w.server()
+	s.Destinations = true
+	s.Direct(mesh(2000, 2))
+	_, stop = w.serve(s, address)
+	defer stop()
+	w.feed(s, "cart-1", own, common)
+	until(t, "the change is served", func() bool { return again.endpoint(7) == "10.1.0.2:80" && again.endpoint(9) == "10.1.0.2:80" })
 }
 
 // TestDestinationsAreSentToThoseThatAskForThem has proxies that ask for what is known and what is not, a change, and the end

@@ -92,14 +92,14 @@ func TestStateFileThatIsTornOrForeignIsNotUsed(t *testing.T) {
 		"empty": {}, "torn": good[:len(good)/2], "cut in its head": good[:20], "flipped": flipped, "foreign": foreign,
 		"of another format": bytes.Replace(good, []byte("state 1"), []byte("state 2"), 1), "text": []byte("hello"),
 	} {
-		if a, err := decodeState(data, gateway, maxConfig); err == nil {
+		if a, _, err := decodeState(data, gateway, maxConfig); err == nil {
 			t.Errorf("%s: %d parts", name, len(a.parts))
 		}
 	}
-	if _, err := decodeState(good, gateway, 100); !errors.Is(err, errTooLarge) {
+	if _, _, err := decodeState(good, gateway, 100); !errors.Is(err, errTooLarge) {
 		t.Errorf("too large: %v", err)
 	}
-	a, err := decodeState(good, gateway, maxConfig)
+	a, _, err := decodeState(good, gateway, maxConfig)
 	if err != nil || a.version() != Version(c) {
 		t.Fatalf("good: %v", err)
 	}

@@ -419,7 +419,7 @@ func TestPartThatCannotBeReadStaysWhatItWas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := decodeState(data, gateway, maxConfig)
+	again, _, err := decodeState(data, gateway, maxConfig)
 	if err != nil {
 		t.Fatal(err)
 	}

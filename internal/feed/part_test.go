@@ -334,7 +334,7 @@ func FuzzDecodeState(f *testing.F) {
 	f.Add([]byte(stateMagic))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, data := range [][]byte{data, sealed(data)} {
-			a, err := decodeState(data, gateway, 1<<20)
+			a, _, err := decodeState(data, gateway, 1<<20)
 			if err != nil {
 				continue
 			}
@@ -349,7 +349,7 @@ func FuzzDecodeState(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if b, err := decodeState(out, gateway, 1<<20); err != nil || b.version() != a.version() {
+			if b, _, err := decodeState(out, gateway, 1<<20); err != nil || b.version() != a.version() {
 				t.Fatalf("what was written is not read again: %v", err)
 			}
 		}

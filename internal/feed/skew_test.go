@@ -93,7 +93,7 @@ func TestKindsOfOlderControlPlanesAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, err = decodeState(data, "n/g", maxConfig); err != nil || a.parts[0].content.Routes[0].Kind != model.RouteTCP {
+	if a, _, err = decodeState(data, "n/g", maxConfig); err != nil || a.parts[0].content.Routes[0].Kind != model.RouteTCP {
 		t.Errorf("from the state file: %+v, %v", a, err)
 	}
 }

@@ -5,9 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
+	"net/netip"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -17,11 +15,12 @@ import (
 )
 
 // stateMagic begins a state file; the number is the version of its format. The SHA-256 of the rest follows, then a
-// DeltaDiscoveryResponse that holds all parts, with the owner as the control plane's identifier.
+// DeltaDiscoveryResponse that holds all parts, and the destinations that they are for, with the owner as the control plane's
+// identifier.
 const stateMagic = "weir state 1\n"
 
 // encodeState returns the content of a state file: of each part the last readable version.
-func encodeState(owner model.Owner, parts []*received) ([]byte, error) {
+func encodeState(owner model.Owner, parts []*received, destinations ...netip.AddrPort) ([]byte, error) {
 	r := &discovery.DeltaDiscoveryResponse{TypeUrl: typeURL, ControlPlane: &core.ControlPlane{Identifier: string(owner)}}
 	for _, p := range parts {
 		if p.err != nil {
@@ -30,6 +29,9 @@ func encodeState(owner model.Owner, parts []*received) ([]byte, error) {
 			}
 		}
 		r.Resources = append(r.Resources, &discovery.Resource{Name: p.name, Resource: &anypb.Any{TypeUrl: typeURL, Value: p.data}})
+	}
+	for _, to := range destinations {
+		r.Resources = append(r.Resources, &discovery.Resource{Name: destinationName(to), Version: answerKnown, Resource: &anypb.Any{TypeUrl: destinationURL}})
 	}
 	head := len(stateMagic) + sha256.Size
 	out := make([]byte, head, head+proto.Size(r))
@@ -42,71 +44,29 @@ func encodeState(owner model.Owner, parts []*received) ([]byte, error) {
 	return out, nil
 }
 
-// decodeState reads the content of a state file written for that owner.
-func decodeState(data []byte, owner model.Owner, limit int) (*assembly, error) {
+// decodeState reads the content of a state file written for that owner: the parts, and the destinations that were known.
+func decodeState(data []byte, owner model.Owner, limit int) (*assembly, []question, error) {
 	rest, ok := bytes.CutPrefix(data, []byte(stateMagic))
 	if !ok {
-		return nil, errors.New("is not a state file that this version understands")
+		return nil, nil, errors.New("is not a state file that this version understands")
 	}
 	if len(rest) < sha256.Size {
-		return nil, errors.New("is truncated")
+		return nil, nil, errors.New("is truncated")
 	}
 	if sum := sha256.Sum256(rest[sha256.Size:]); !bytes.Equal(sum[:], rest[:sha256.Size]) {
-		return nil, errors.New("is damaged: wrong checksum")
+		return nil, nil, errors.New("is damaged: wrong checksum")
 	}
 	var r discovery.DeltaDiscoveryResponse
 	if err := proto.Unmarshal(rest[sha256.Size:], &r); err != nil {
-		return nil, fmt.Errorf("cannot be read: %w", err)
+		return nil, nil, fmt.Errorf("cannot be read: %w", err)
 	}
 	if of := r.GetControlPlane().GetIdentifier(); of != string(owner) {
-		return nil, fmt.Errorf("belongs to %q", printable(of, maxError))
+		return nil, nil, fmt.Errorf("belongs to %q", printable(of, maxError))
 	}
+	destinations := takeAnswers(&r)
 	a := &assembly{}
 	if err := a.update(&r, limit); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return a, nil
-}
-
-// writeState replaces the file at once, so that a reader sees the old state or the new one. It also replaces the
-// temporary file of a process that was killed, which uses the same memory.
-func writeState(path string, data []byte) (err error) {
-	next := path + ".new"
-	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	if _, err = f.Write(data); err != nil {
-		return err
-	}
-	if err = f.Sync(); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
-}
-
-// readState reads a state file of at most that many bytes.
-func readState(path string, limit int) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
-	if err == nil && len(data) > limit {
-		err = fmt.Errorf("%s: is larger than %d bytes", path, limit)
-	}
-	return data, err
+	return a, destinations, nil
 }

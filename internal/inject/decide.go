@@ -212,7 +212,7 @@ func unfit(p *redirect.Plan, pod *corev1.Pod, injected bool) (out []string) {
 		of.Containers = append(of.Containers, one)
 	})
 	for _, v := range pod.Spec.Volumes {
-		if (v.Name == CAName || v.Name == tokenName) && !injected {
+		if slices.Contains(volumeNames, v.Name) && !injected {
 			out = append(out, fmt.Sprintf("spec.volumes[%s]: the name is that of a volume of the sidecar's, and Weir did not put this one there; rename it", v.Name))
 		}
 	}
@@ -275,7 +275,7 @@ func (p *parts) into(pod *corev1.Pod) {
 	at := len(pod.Spec.Volumes)
 	var volumes []corev1.Volume
 	for i, v := range pod.Spec.Volumes {
-		if v.Name == CAName || v.Name == tokenName {
+		if slices.Contains(volumeNames, v.Name) {
 			at = min(at, i)
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/weirmesh/weir/internal/probe"
@@ -20,9 +21,13 @@ const (
 	// CAName is the ConfigMap with the authority of the feed, in the pod's namespace, and the volume of it; CAKey is its key.
 	CAName = "weir-ca"
 	CAKey  = "ca.crt"
-	// tokenName is the volume of the sidecar's token.
+	// tokenName is the volume of the sidecar's token, stateName the one in which it keeps what it needs when it is started again.
 	tokenName = "weir-token"
+	stateName = "weir-state"
 )
+
+// volumeNames are the volumes that a pod gets.
+var volumeNames = []string{CAName, tokenName, stateName}
 
 // The sidecar's ports for HTTP, which are not redirected: where it is asked by the kubelet, and its admin endpoint.
 const (
@@ -34,6 +39,9 @@ const (
 	mounts      = "/var/run/weir"
 	caFolder    = mounts + "/ca"
 	tokenFolder = mounts + "/token"
+	stateFolder = mounts + "/state"
+	// stateSize is in memory, and twice what the largest state may have: it is written beside the one before.
+	stateSize = "16Mi"
 	// tokenSeconds is how long a token is good; the kubelet writes another in time.
 	tokenSeconds = 3600
 	// startFailures is how many seconds the sidecar may take to begin. It waits for the controller itself, and is not to be
@@ -55,6 +63,7 @@ func (s *Settings) parts(p *redirect.Plan, strict bool, table probe.Table, resou
 	if err != nil {
 		return nil, err
 	}
+	state := resource.MustParse(stateSize)
 	mode, seconds := int32(0o644), int64(tokenSeconds) // the mode of all files: the sidecar's user is none that Kubernetes would make their owner
 	return &parts{
 		redirect: s.container(RedirectName, append([]string{"redirect"}, p.Args()...), 0, resources),
@@ -66,6 +75,7 @@ func (s *Settings) parts(p *redirect.Plan, strict bool, table probe.Table, resou
 			{Name: tokenName, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{DefaultMode: &mode, Sources: []corev1.VolumeProjection{{
 				ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: s.Audience, ExpirationSeconds: &seconds, Path: "token"},
 			}}}}},
+			{Name: stateName, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: &state}}},
 		},
 	}, nil
 }
@@ -95,7 +105,7 @@ func (s *Settings) sidecar(p *redirect.Plan, strict bool, env []corev1.EnvVar, r
 		}
 	}
 	args = append(args, "--inbound-ports="+p.Inbound.String(), "--outbound-ports="+p.Outbound.String(),
-		fmt.Sprintf("--probe-port=%d", ProbePort), fmt.Sprintf("--admin=:%d", AdminPort))
+		fmt.Sprintf("--probe-port=%d", ProbePort), fmt.Sprintf("--admin=:%d", AdminPort), "--state-dir="+stateFolder)
 	if !strict {
 		args = append(args, "--permissive")
 	}
@@ -107,7 +117,8 @@ func (s *Settings) sidecar(p *redirect.Plan, strict bool, env []corev1.EnvVar, r
 		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt32(AdminPort), Scheme: corev1.URISchemeHTTP}},
 		PeriodSeconds: 1, TimeoutSeconds: 2, FailureThreshold: startFailures,
 	}
-	c.VolumeMounts = []corev1.VolumeMount{{Name: CAName, MountPath: caFolder, ReadOnly: true}, {Name: tokenName, MountPath: tokenFolder, ReadOnly: true}}
+	c.VolumeMounts = []corev1.VolumeMount{{Name: CAName, MountPath: caFolder, ReadOnly: true}, {Name: tokenName, MountPath: tokenFolder, ReadOnly: true},
+		{Name: stateName, MountPath: stateFolder}}
 	return c
 }
 

@@ -52,7 +52,10 @@ func (s *Settings) Verify(namespace string, labels map[string]string, pod *corev
 		}
 		problems = append(problems, s.changed(field, &pod.Spec.InitContainers[at], int64(p.User), record)...)
 	}
-	for _, name := range []string{CAName, tokenName} {
+	for _, name := range volumeNames {
+		if _, had := record.Parts[name]; !had && record.Version != s.Version {
+			continue // a replica of another release injected it, which has no such volume
+		}
 		field := fmt.Sprintf("spec.volumes[%s]", name)
 		at := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
 		if at < 0 {

@@ -40,7 +40,7 @@ const (
 type Match struct {
 	Field Field
 	Not   bool // only of Protocol
-	// Ports is for DestinationPort and SourcePort, Number for Protocol, User, State and Status (of which any bit
+	// Ports is for DestinationPort, SourcePort and Refusal, Number for Protocol, User, State and Status (of which any bit
 	// counts), Network for Destination, Interface for Interface.
 	Ports     Ports
 	Number    uint32
@@ -60,6 +60,8 @@ const (
 	Destination
 	State
 	Status
+	// Refusal is what the kernel answers to a SYN if nothing listens at one of Ports: a reset of the sequence number 0.
+	Refusal
 )
 
 // Values of Match.Number: the kernel's.
@@ -78,6 +80,10 @@ const (
 // Nothing leads connections of the sidecar to the pod's own address through its inbound side: NAT sees only their way
 // out. The sidecar serves those itself. On the way in, no address is left alone: another pod may reach this one by its
 // link-local address.
+//
+// While the sidecar is started again, nothing listens at its ports. What the pod dials is not refused then: without an answer, the
+// kernel sends its SYN again after 1, 3, 7 s and so on, until the sidecar is there or the application's patience ends. What comes
+// to the pod is refused, as its clients may have another endpoint.
 func (p *Plan) Rules() []Chain {
 	when := func(m Match) *Match { return &m }
 	known := Rule{Match: when(Match{Field: State, Number: Established})}
@@ -97,7 +103,7 @@ func (p *Plan) Rules() []Chain {
 	}
 	const leftIn, leftOut = "left_alone_in", "left_alone_out"
 	invalid := func(m Match) []Rule { return []Rule{{Match: &m, Do: Jump, To: "invalid"}} }
-	guardOut := append(append([]Rule{known}, invalid(Match{Field: SourcePort, Ports: p.Inbound})...), invalid(Match{Field: SourcePort, Ports: p.Outbound})...)
+	guardOut := append(append([]Rule{{Match: when(Match{Field: Refusal, Ports: p.Outbound}), Do: Drop}, known}, invalid(Match{Field: SourcePort, Ports: p.Inbound})...), invalid(Match{Field: SourcePort, Ports: p.Outbound})...)
 	return []Chain{
 		{Name: leftIn, Rules: in},
 		{Name: leftOut, Rules: out},
@@ -171,6 +177,8 @@ func (m *Match) String() string {
 		return "ct state " + bits(m.Number, []bit{{Invalid, "invalid"}, {Established, "established"}})
 	case Status:
 		return "ct status " + bits(m.Number, []bit{{DNAT, "dnat"}})
+	case Refusal:
+		return "tcp sport " + m.Ports.String() + " tcp sequence 0 tcp flags & rst == rst"
 	}
 	return "?"
 }

@@ -69,14 +69,45 @@ func (c *cluster) restart(ctx context.Context, away time.Duration) error {
 	return n.RestartAPIServer(ctx, away)
 }
 
-// kill the processes of containers.
-func (c *cluster) kill(ctx context.Context, containers []string) error {
+// kill sends a signal to the processes of containers.
+func (c *cluster) kill(ctx context.Context, signal string, containers []string) error {
 	n, err := c.find()
 	if err != nil {
 		return err
 	}
 	for _, id := range containers {
-		if err := n.KillContainer(ctx, id); err != nil {
+		if err := n.SignalContainer(ctx, signal, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pause the processes of containers.
+func (c *cluster) pause(ctx context.Context, d time.Duration, containers []string) error {
+	n, err := c.find()
+	if err != nil {
+		return err
+	}
+	return n.Pause(ctx, d, containers)
+}
+
+// cut the networks of pods for a time.
+func (c *cluster) cut(ctx context.Context, d time.Duration, port int, containers []string) error {
+	n, err := c.find()
+	if err != nil {
+		return err
+	}
+	return n.Cut(ctx, d, port, containers)
+}
+
+// clock sets the clocks of containers.
+func (c *cluster) clock(by time.Duration, containers []string) error {
+	if _, err := c.find(); err != nil {
+		return err
+	}
+	for _, id := range containers {
+		if err := node.SetClock(id, by); err != nil {
 			return err
 		}
 	}

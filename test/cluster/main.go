@@ -33,7 +33,10 @@ A whole cluster with one node and real pods, in namespaces of its own (Linux, ro
   cluster down [-name NAME]                            remove it
   cluster exec [-name NAME] -- CMD...                  run CMD in its network, with KUBECONFIG set and kubectl in the path
   cluster restart [-name NAME] [-away D]               stop its API server and start it again, after a time without one
-  cluster kill [-name NAME] CONTAINER...               kill the processes of containers, named by the ids of their runtime
+  cluster kill [-name NAME] [-signal S] CONTAINER...   send a signal (SIGKILL) to the processes of containers, named by the ids of their runtime
+  cluster pause [-name NAME] -for D CONTAINER...       stop their processes for a time (SIGSTOP)
+  cluster cut [-name NAME] -for D [-port P] CONTAINER...  drop the packets of their pods for a time, all or those of a TCP port
+  cluster clock [-name NAME] -by D CONTAINER...        set the time of day of their processes forward, or back
   cluster import [-name NAME] IMAGE...                 import images
   cluster source flagger|argo-rollouts                 print the folder of its module, which has its manifests
 
@@ -71,6 +74,10 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&c.name, "name", "default", "which of several clusters")
 	flags.Func("image", "`image` to import", func(image string) error { c.images = append(c.images, image); return nil })
 	away := flags.Duration("away", 0, "how long there is no API server")
+	send := flags.String("signal", "SIGKILL", "what to send")
+	long := flags.Duration("for", 0, "how long processes are stopped, or packets dropped")
+	port := flags.Int("port", 0, "the TCP port whose packets are dropped; all with 0")
+	by := flags.Duration("by", 0, "by how much clocks differ from the machine's")
 	size := scale.Options{Rest: 5 * time.Second}
 	services, sidecars := 2000, 0
 	if args[0] == "bench-mesh" {
@@ -106,7 +113,13 @@ func run(ctx context.Context, args []string) error {
 	case "restart":
 		return c.restart(ctx, *away)
 	case "kill":
-		return c.kill(ctx, flags.Args())
+		return c.kill(ctx, *send, flags.Args())
+	case "pause":
+		return c.pause(ctx, *long, flags.Args())
+	case "cut":
+		return c.cut(ctx, *long, *port, flags.Args())
+	case "clock":
+		return c.clock(*by, flags.Args())
 	case "source":
 		return printSource(ctx, flags.Args())
 	case "import":

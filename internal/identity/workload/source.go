@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	mathrand "math/rand/v2"
 	"sync"
@@ -42,6 +43,8 @@ type Source struct {
 	Changed func(*spiffe.Identity)
 	// Logger, if set, has what was issued and what failed.
 	Logger *slog.Logger
+	// File, if set, is where the identity is kept with its key, for a process that is started again: it belongs on memory.
+	File string
 	// Now is the time of day, which may be set at any time; nil is the system's.
 	Now func() time.Time
 
@@ -127,6 +130,13 @@ func (s *Source) Run(ctx context.Context) error {
 	var retry time.Duration
 	var due time.Time // when to ask, whatever becomes of the time of day
 	before := s.clocks()
+	switch id, issued, err := s.restore(); {
+	case err == nil:
+		s.issued, due = issued, before.steady.Add(renewal(id, before.day))
+		s.use(id, log)
+	case !errors.Is(err, fs.ErrNotExist):
+		log.Warn("the identity that was kept is not used; asking for another one", "file", s.File, "error", err)
+	}
 	for {
 		now := s.clocks()
 		if step := now.step(before); step.Abs() >= leastStep {
@@ -138,7 +148,7 @@ func (s *Source) Run(ctx context.Context) error {
 			}
 		}
 		if now := now.steady; !now.Before(due) || s.early.asks(now) {
-			id, issued, err := s.ask(ctx)
+			id, issued, err := s.ask(ctx, log)
 			switch {
 			case ctx.Err() != nil:
 				return nil
@@ -212,7 +222,7 @@ func (s *Source) longest() time.Duration {
 	return retryWith
 }
 
-func (s *Source) ask(ctx context.Context) (*spiffe.Identity, Issued, error) {
+func (s *Source) ask(ctx context.Context, log *slog.Logger) (*spiffe.Identity, Issued, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -230,6 +240,9 @@ func (s *Source) ask(ctx context.Context) (*spiffe.Identity, Issued, error) {
 	id, issued, err := identityOf(data, key, s.day())
 	if err != nil {
 		return nil, Issued{}, fmt.Errorf("the answer is not used: %w", err)
+	}
+	if err := s.keep(key, data); err != nil {
+		s.failures.Log(log, slog.LevelWarn, "kept", "the identity cannot be kept for a restart", "file", s.File, "error", err)
 	}
 	return id, issued, nil
 }

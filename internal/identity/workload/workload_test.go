@@ -103,6 +103,12 @@ func (w *world) rotate() {
 // run begins a Source, which ends with the test.
 func (w *world) run(log *slog.Logger) *Source {
 	s := &Source{Sign: w.sign, Logger: log}
+	w.start(s)
+	return s
+}
+
+// start has a Source run until the test ends.
+func (w *world) start(s *Source) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- s.Run(ctx) }()
@@ -112,7 +118,6 @@ func (w *world) run(log *slog.Logger) *Source {
 			w.Error(err)
 		}
 	})
-	return s
 }
 
 func TestACertificateSaysWhatWasAttested(t *testing.T) {
@@ -122,7 +127,7 @@ func TestACertificateSaysWhatWasAttested(t *testing.T) {
 		signed = request
 		return w.sign(ctx, request)
 	}}
-	id, is, err := s.ask(t.Context())
+	id, is, err := s.ask(t.Context(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

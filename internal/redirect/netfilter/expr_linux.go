@@ -15,6 +15,9 @@ import (
 // The register of a rule's comparisons, and the two with the ports that it redirects to.
 const register, firstPort, lastPort = 1, 1, 2
 
+// Where a TCP header has the sequence number and the flags, and the flag of a reset.
+const sequence, tcpFlags, reset = 4, 13, 1 << 2
+
 func beginsWith(key expr.MetaKey, value ...byte) []expr.Any {
 	return []expr.Any{&expr.Meta{Key: key, Register: register}, &expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: value}}
 }
@@ -78,6 +81,13 @@ func conditions(m *redirect.Match) []expr.Any {
 		return anyOf(expr.CtKeySTATE)
 	case redirect.Status:
 		return anyOf(expr.CtKeySTATUS)
+	case redirect.Refusal:
+		return append(ports(0),
+			&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: sequence, Len: 4},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: make([]byte, 4)},
+			&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: tcpFlags, Len: 1},
+			&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 1, Mask: []byte{reset}, Xor: []byte{0}},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{reset}})
 	}
 	family, offset := byte(unix.NFPROTO_IPV4), uint32(16)
 	if !m.Network.Addr().Is4() {
@@ -136,6 +146,8 @@ func guessRule(all []expr.Any) (r redirect.Rule, ok bool) {
 				m.Field = redirect.Destination
 			case e.Offset == 0:
 				m.Field = redirect.SourcePort
+			case e.Offset == sequence || e.Offset == tcpFlags:
+				m.Field = redirect.Refusal
 			default:
 				m.Field = redirect.DestinationPort
 			}

@@ -174,6 +174,35 @@ func retransmissions(t *testing.T, c net.Conn) (n uint32) {
 	return n
 }
 
+// TestConnectionsWaitForASidecarThatIsStartedAgain holds that what the pod dials is not refused while nothing listens, and what comes
+// to the pod is, at once.
+func TestConnectionsWaitForASidecarThatIsStartedAgain(t *testing.T) {
+	w := newWorld(t)
+	p := redirect.Default()
+	w.set(t, p)
+	for _, to := range []string{podIPv4 + ":80", "[" + podIPv6 + "]:80"} {
+		if c, err := dial(w.client, 0, to, net.Dialer{}); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("to the pod at %s: %v, %v, want it refused", to, c, err)
+		}
+	}
+	dialled := make(chan string)
+	ways := []string{clientIPv4 + ":80", "[" + clientIPv6 + "]:80"}
+	for _, to := range ways {
+		go func() { dialled <- ask(w.pod, app, to) }()
+	}
+	select {
+	case got := <-dialled:
+		t.Fatalf("while there is no sidecar: %q, want the connection to wait", got)
+	case <-time.After(500 * time.Millisecond):
+	}
+	w.serveSidecar(t, p)
+	for range ways {
+		if got := <-dialled; !strings.HasPrefix(got, "out ") {
+			t.Errorf("when the sidecar is there: %q", got)
+		}
+	}
+}
+
 // TestTableIsReplacedWholeAndWithoutAGap sets one plan after the other while a client connects: each connection reaches the sidecar.
 func TestTableIsReplacedWholeAndWithoutAGap(t *testing.T) {
 	w := newWorld(t)

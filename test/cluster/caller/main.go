@@ -9,6 +9,8 @@
 //	                         own; prints for each when it began, in milliseconds since 1970, and the status and body
 //	caller steady HOST SECONDS  requests and connections of every protocol, long ones among them; prints how many were answered of
 //	                         each, and those that failed
+//	caller press HOST        requests, streams and connections of every kind until it is killed, each kind by one client that tries
+//	                         nothing again; :9100 reports what became of them, as JSON, since it was last asked
 //	caller say ADDRESS TEXT  what a server says at a connection, after the text unless that is empty, up to the end of a line
 package main
 
@@ -62,6 +64,8 @@ func run(args []string) error {
 		}
 		map[string]func(string, time.Duration){"load": load, "steady": steady, "record": record}[args[0]](args[1], time.Duration(seconds)*time.Second)
 		return nil
+	case len(args) == 2 && args[0] == "press":
+		return press(args[1])
 	case len(args) == 3 && args[0] == "say":
 		return say(args[1], args[2])
 	}
@@ -106,7 +110,15 @@ func serve(name string, lag time.Duration) error {
 			return
 		case r.URL.Path == "/count":
 			counted.Add(1)
+		case r.URL.Path == "/ws":
+			upgraded(w)
+			return
+		case r.URL.Path == "/take":
+			time.Sleep(takes)
 		case r.Header.Get("Content-Type") == grpcType:
+			if strings.HasSuffix(r.URL.Path, "/Once") {
+				time.Sleep(takes)
+			}
 			echo(w, r)
 			return
 		}

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -177,16 +176,6 @@ func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.C
 func (n *Node) Import(ctx context.Context, file string) error {
 	c := config{Dir: n.dir}
 	return c.importImage(ctx, file)
-}
-
-// KillContainer ends the processes of a container, which has the id of its pod's status, without the runtime's scheme.
-// Kubelet learns of it as of any that end by themselves.
-func (n *Node) KillContainer(ctx context.Context, id string) error {
-	c := config{Dir: n.dir}
-	if out, err := c.ctr(ctx, "tasks", "kill", "--signal", "SIGKILL", "--all", id).CombinedOutput(); err != nil {
-		return fmt.Errorf("kill container %q: %w: %s", id, err, bytes.TrimSpace(out))
-	}
-	return nil
 }
 
 // RestartAPIServer stops the API server and starts it again after a time without one, with all that it has stored. It returns when it

@@ -99,10 +99,17 @@ func (w *world) kubectl(input string, args ...string) string {
 // cluster runs a command of the program that the cluster was started by.
 func (w *world) cluster(command string, args ...string) {
 	w.Helper()
+	if err := w.tryCluster(command, args...); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) tryCluster(command string, args ...string) error {
 	args = append([]string{command, "-name", os.Getenv("WEIR_CLUSTER_NAME")}, args...)
 	if out, err := exec.CommandContext(w.Context(), os.Getenv("WEIR_CLUSTER_PROGRAM"), args...).CombinedOutput(); err != nil {
-		w.Fatalf("cluster %s: %v: %s", strings.Join(args, " "), err, out)
+		return fmt.Errorf("cluster %s: %w: %s", strings.Join(args, " "), err, out)
 	}
+	return nil
 }
 
 func (w *world) apply(manifests ...string) {
