@@ -167,6 +167,7 @@ var importTable = map[string][]string{
 	"internal/rollout/provider/smi":     {"internal/rollout", "api/rollouts", "api/specs", "api/split"},
 	"internal/rollout/local":            {"internal/dialect/rollouts", "internal/model", "internal/process", "internal/resource", "internal/rollout", "internal/rollout/command", "internal/rollout/view", "api/rollouts"},
 	"internal/rollout/command":          {"internal/rollout", "api/rollouts"},
+	"internal/rollout/workload":         {"internal/rollout", "api/rollouts"},
 	"internal/rollout/view":             {"internal/rollout", "internal/screen", "internal/visible", "api/rollouts"},
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weirmesh/weir/api/rollouts"
 	"github.com/weirmesh/weir/internal/rollout"
+	"github.com/weirmesh/weir/internal/rollout/workload"
 )
 
 var deployments = schema.GroupResource{Group: "apps", Resource: "deployments"}
@@ -154,6 +155,39 @@ func TestARefusalAtTheEndIsToldOnce(t *testing.T) {
 		u := c.objects[c.key(rolloutKind)]
 		if m := c.status().Message; m != "The Rollout is disabled." || len(u.GetFinalizers()) > 0 {
 			t.Errorf("it says %q, finalizers %v", m, u.GetFinalizers())
+		}
+	})
+}
+
+// TestAFinalizerThatIsRefusedToBeRemovedIsToldOnce has everything of a Rollout that is disabled midway be written, but for its last change.
+func TestAFinalizerThatIsRefusedToBeRemovedIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newToy(t, twoSteps)
+		c.run(c.healthy)
+		c.release("v2")
+		c.run(c.waits(1))
+		attempts := 0
+		c.refuses("Rollout", func() error {
+			if c.objects[c.key(rolloutKind)].GetAnnotations()[workload.RecordAnnotation] != "" {
+				return nil // the release is not over yet
+			}
+			attempts++
+			return apierrors.NewForbidden(deployments, "web", errors.New(policy))
+		})
+		c.edit(rolloutKind, func(u *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(u.Object, true, "spec", "disabled")
+		})
+		c.run(func() bool { return c.says("have the ValidatingAdmissionPolicy frozen allow this change by Weir's controller.") })
+		if s := c.status(); s.Phase != rollouts.PhaseDisabled || !strings.HasPrefix(s.Message, "The Rollout is disabled. Weir cannot update Rollout web: ") {
+			t.Errorf("phase %s: %q", s.Phase, s.Message)
+		}
+		if n := c.retries(25 * time.Second); n > 0 || attempts < 100 || c.count("ChangeRefused") != 1 {
+			t.Errorf("%d statuses in %d attempts, Events %q", n, attempts, c.told)
+		}
+		c.refuse = nil
+		c.run(func() bool { return c.status().Message == "The Rollout is disabled." })
+		if f := c.objects[c.key(rolloutKind)].GetFinalizers(); len(f) > 0 {
+			t.Errorf("finalizers %v are left", f)
 		}
 	})
 }

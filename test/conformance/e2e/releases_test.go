@@ -9,14 +9,15 @@ import (
 	"github.com/weirmesh/weir/test/conformance/install"
 )
 
-// releases are a world with a Deployment and its Rollout. All requests go to the version when nothing is being released.
+// releases are a world with a Deployment and its Rollout.
 type releases struct {
 	*world
 	url      string
 	strategy string
 	before   string // what its user wrote, of version v1
 	count    int
-	version  string
+	version  string // all requests go to it when nothing is being released
+	coming   string // what is released, or was last
 }
 
 // newReleases begins with version v1 of so many pods. The strategy is a canary's steps.
@@ -42,11 +43,17 @@ func (r *releases) write(replicas int) {
 // begin releases the next version, and waits at a step.
 func (r *releases) begin(step int) (version string) {
 	r.Helper()
-	r.count++
-	version = fmt.Sprintf("v%d", r.count)
-	r.release(version)
+	r.next()
 	r.phase("Progressing", step)
-	return version
+	return r.coming
+}
+
+// next releases a version that there was not before.
+func (r *releases) next() {
+	r.Helper()
+	r.count++
+	r.coming = fmt.Sprintf("v%d", r.count)
+	r.release(r.coming)
 }
 
 // healthy waits until all requests go to a version, and everything is as it was written.
@@ -81,54 +88,67 @@ func (r *releases) away(version string) {
 	})
 }
 
-// ways are how a release ends.
-var ways = []struct {
-	name string
-	take func(r *releases)
-}{
-	{"promoted", func(r *releases) {
-		next := r.begin(1)
-		r.approve()
-		r.healthy(next)
-	}},
-	{"rolled back", func(r *releases) {
-		r.begin(1)
-		r.release(r.version)
-		r.healthy(r.version)
-	}},
-	{"aborted", func(r *releases) {
-		next := r.begin(1)
-		r.kubectl("", "annotate", "rollout", "web", "--overwrite", "rollouts.weirmesh.github.io/abort="+r.kubectl("", "get", "rollout", "web", "--output=jsonpath={.status.canaryStatus.canaryRevision}"))
-		r.away(next)
-		r.phase("Healthy", 0)
-		r.release(r.version)
-		r.healthy(r.version)
-		r.kubectl("", "annotate", "rollout", "web", "rollouts.weirmesh.github.io/abort-")
-	}},
-	{"replaced midway", func(r *releases) {
-		between := r.begin(1)
-		r.count++
-		next := fmt.Sprintf("v%d", r.count)
-		r.release(next)
-		r.away(between)
-		r.eventually(func() error {
-			if got := r.shares(r.url, 20); got[next] == 0 {
-				return fmt.Errorf("%v, want some of %s", got, next)
-			}
-			return nil
-		})
-		r.phase("Progressing", 1)
-		r.approve()
-		r.healthy(next)
-	}},
-	{"deleted", func(r *releases) {
-		next := r.begin(1)
-		r.kubectl("", "delete", "rollout", "web", "--timeout=60s")
-		r.rolledOut("web")
-		r.same(next)
+// These are what may become of a release that waits at its first step.
+
+func promoted(r *releases) {
+	r.approve()
+	r.healthy(r.coming)
+}
+
+func rolledBack(r *releases) {
+	r.release(r.version)
+	r.healthy(r.version)
+}
+
+// aborted leaves the workload with a version that it does not run, until the annotation or the version goes.
+func aborted(r *releases) {
+	r.kubectl("", "annotate", "rollout", "web", "rollouts.weirmesh.github.io/abort="+r.kubectl("", "get", "rollout", "web", "--output=jsonpath={.status.canaryStatus.canaryRevision}"))
+	r.away(r.coming)
+	r.phase("Healthy", 0)
+}
+
+// replaced has another version wait at the first step.
+func replaced(r *releases) {
+	between := r.coming
+	r.next()
+	r.away(between)
+	r.eventually(func() error {
+		if got := r.shares(r.url, 20); got[r.coming] == 0 {
+			return fmt.Errorf("%v, want some of %s", got, r.coming)
+		}
+		return nil
+	})
+	r.phase("Progressing", 1)
+}
+
+// deleted ends with the Rollout.
+func deleted(r *releases) {
+	r.kubectl("", "delete", "rollout", "web", "--timeout=60s")
+	r.rolledOut("web")
+	r.same(r.coming)
+}
+
+func (r *releases) retry() {
+	r.Helper()
+	r.kubectl("", "annotate", "rollout", "web", "rollouts.weirmesh.github.io/abort-")
+}
+
+// ways are how a release ends that has begun, and how the next one can begin.
+var ways = map[string][]func(r *releases){
+	"promoted":        {promoted},
+	"rolled back":     {rolledBack},
+	"aborted":         {aborted, rolledBack, (*releases).retry},
+	"replaced midway": {replaced, promoted},
+	"deleted": {deleted, func(r *releases) {
 		r.apply(r.rolloutAlone())
 		r.phase("Healthy", 0)
 	}},
+}
+
+// shortWays are all of them but "promoted", which another test shows.
+var shortWays = map[string][]func(r *releases){
+	"replaced midway, rolled back":  {replaced, rolledBack},
+	"aborted, tried again, deleted": {aborted, (*releases).retry, func(r *releases) { r.phase("Progressing", 1) }, deleted},
 }
 
 // rolloutAlone is the Rollout as it was written, without its workload.
@@ -140,26 +160,29 @@ func (r *releases) rolloutAlone() string {
 // TestReleasesFailNoRequest ends releases in each way, over and over, under load: no request fails, and each time everything is as its
 // user wrote it.
 func TestReleasesFailNoRequest(t *testing.T) {
-	const steps = `{traffic: 50%, replicas: 1}`
+	ways := ways
 	if testing.Short() {
-		t.Parallel()
-		r := newReleases(newWorld(t), 2, steps)
-		l := startLoad(t, r.url)
-		for _, way := range ways[1:] { // another test promotes
-			way.take(r)
-		}
-		l.end(t)
-		return
+		ways = shortWays
 	}
-	for _, way := range ways {
-		t.Run(way.name, func(t *testing.T) {
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newReleases(newWorldNamed(t, "e2e-releases-"+strings.ReplaceAll(way.name, " ", "-")), 2, steps)
+			r := newReleases(newWorldNamed(t, "e2e-releases-"+strings.NewReplacer(" ", "-", ",", "").Replace(name)), 2, `{traffic: 50%, replicas: 1}`)
 			l := startLoad(t, r.url)
 			for round := range rounds() {
 				began := time.Now()
-				way.take(r)
-				t.Logf("round %d: %v", round+1, time.Since(began).Round(100*time.Millisecond))
+				took := func() time.Duration {
+					d := time.Since(began).Round(100 * time.Millisecond)
+					began = time.Now()
+					return d
+				}
+				r.begin(1)
+				parts := []time.Duration{took()}
+				for _, part := range way {
+					part(r)
+					parts = append(parts, took())
+				}
+				t.Logf("round %d: %v", round+1, parts)
 			}
 			l.end(t)
 		})

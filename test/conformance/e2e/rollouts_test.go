@@ -78,8 +78,11 @@ func (w *world) rollout() (r rollout) {
 // phase waits until the Rollout is in a phase, and if a step is given, waits at it.
 func (w *world) phase(phase string, step int) {
 	w.Helper()
-	w.eventually(func() error {
-		r := w.rollout()
+	w.watched("rollout/web", func(text []byte) error {
+		var r rollout
+		if err := json.Unmarshal(text, &r); err != nil {
+			return err
+		}
 		if r.Status.Phase != phase || step > 0 && (r.Status.CurrentStepIndex != step || r.Status.CurrentStepState != "StepPaused") {
 			return fmt.Errorf("the Rollout is %+v, want phase %s, step %d", r.Status, phase, step)
 		}

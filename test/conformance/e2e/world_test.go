@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -221,6 +222,27 @@ func (w *world) eventually(check func() error) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
+}
+
+// watched waits until an object passes the check. One kubectl tells of all changes: one for each look would use up the processor on
+// which everything else runs.
+func (w *world) watched(object string, check func(text []byte) error) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	defer cancel()
+	err := errors.New("it is not known")
+	for ctx.Err() == nil {
+		said := install.Watch(ctx, func(text []byte) (done bool) {
+			err = check(text)
+			return err == nil
+		}, "--namespace", w.namespace, "get", object)
+		if said == nil {
+			return
+		}
+		err = errors.Join(err, said)
+		time.Sleep(100 * time.Millisecond) // the API server may be away
+	}
+	w.Fatalf("after %s still: %v", patience, err)
 }
 
 // answers waits for an answer from a service to a request; the name is empty for a status without one.

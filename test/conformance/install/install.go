@@ -6,6 +6,7 @@ package install
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -77,6 +78,37 @@ func Kubectl(ctx context.Context, input string, args ...string) (string, error) 
 	cmd := exec.CommandContext(ctx, "kubectl", args...)
 	cmd.Stdin = strings.NewReader(input)
 	return output(cmd)
+}
+
+// Watch has "kubectl get" tell of an object as it is and of each change of it, until done is true. It returns an error if kubectl
+// ends before.
+func Watch(ctx context.Context, done func(text []byte) bool, get ...string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "kubectl", append(get, "--watch", "--output=json")...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return err
+	}
+	objects := json.NewDecoder(stdout)
+	for {
+		var object json.RawMessage
+		if err = objects.Decode(&object); err != nil {
+			break
+		}
+		if done(object) {
+			cancel()
+			_ = cmd.Wait() // it was killed
+			return nil
+		}
+	}
+	cancel()
+	return fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), errors.Join(err, cmd.Wait()), bytes.TrimSpace(stderr.Bytes()))
 }
 
 func output(cmd *exec.Cmd) (string, error) {
