@@ -181,18 +181,18 @@ func TestMigrationExamplesPassForACluster(t *testing.T) {
 		weir(block, "check", "--target", "cluster", "--fail-on", "warning", "-").want(t, 0, "object")
 		blocks = append(blocks, block)
 	}
-	if len(blocks) != 4 {
+	if len(blocks) != 6 {
 		t.Fatalf("the page has %d examples", len(blocks))
 	}
 	explain := func(route string, args ...string) result {
 		objects := strings.Join([]string{migrationEdge, route}, "---\n")
 		return weir(objects, append([]string{"explain", "--target", "cluster", "-", "--", "http://shop.example/"}, args...)...)
 	}
-	explain(blocks[1]).want(t, 0, "80 %", "shop/shop-stable:80", "20 %", "shop/shop-canary:80")
-	explain(blocks[2]).want(t, 0, "90 %", "shop/shop-primary:80", "10 %", "shop/shop-canary:80")
-	explain(blocks[2], "-H", "Cookie: theme=dark; canary=x1y2").want(t, 0, "100 %", "shop/shop-canary:80", "!shop-primary")
+	explain(blocks[2]).want(t, 0, "80 %", "shop/shop-stable:80", "20 %", "shop/shop-canary:80")
+	explain(blocks[4]).want(t, 0, "90 %", "shop/shop-primary:80", "10 %", "shop/shop-canary:80")
+	explain(blocks[4], "-H", "Cookie: theme=dark; canary=x1y2").want(t, 0, "100 %", "shop/shop-canary:80", "!shop-primary")
 	may := func(args ...string) result {
-		return weir(blocks[3], append([]string{"explain", "--from", "shop/web", "-", "--"}, args...)...)
+		return weir(blocks[5], append([]string{"explain", "--from", "shop/web", "-", "--"}, args...)...)
 	}
 	may("http://cart.shop/carts/7").want(t, 0, "allowed")
 	may("-X", "DELETE", "http://cart.shop/carts/7").want(t, 3, "it allows GET, not DELETE")
