@@ -248,7 +248,7 @@ test-cluster: setup-cluster ## Run the tests on real pods: a node's own, end to 
 test-rollouts: setup-cluster ## Replace backends, proxies and controllers, and end releases in each way, under load, 20 times each: no request may fail (root, 25 minutes, docs/draining.md).
 	@E2EALONE='ReplacingProxies|ReplacingTheOnlyProxy' E2EFLAGS='-test.run=Replacing|ReleasesFailNoRequest' scripts/conformance.sh e2e-only
 
-test-drivers: setup-cluster ## Have Flagger and Argo Rollouts, as they are released, carry releases of pods in the mesh out by TrafficSplits (root, 10 minutes).
+test-drivers: setup-cluster ## Have Flagger and Argo Rollouts, as they are released, carry releases of pods in the mesh out by TrafficSplits (root, 10 minutes; twice that when it first builds them).
 	@E2EIMAGES='flagger argo-rollouts' E2EALONE='Flaggers' E2EFLAGS='-test.run=Flaggers|ArgoRollouts' scripts/conformance.sh e2e-only
 
 test-chaos: setup-cluster ## Have sidecars, pods, the authority, DNS and the API server fail under calls of all kinds between meshed pods: nothing may fail but what docs/mesh.md names (root, 20 minutes).

@@ -5,7 +5,7 @@
 //	caller get URL [N]       N requests, one connection each; prints a line for each: the status and the body, or "error ..."
 //	caller load URL SECONDS  requests from four clients that keep their connections, each every 10 ms, GET and POST in turn; prints how
 //	                         many were answered by whom, and those that failed
-//	caller record URL SECONDS   requests one after the other, 10 ms apart, GET and POST in turn and every other pair over a connection of its
+//	caller record URL SECONDS   requests one after the other, 5 ms apart, GET and POST in turn and every other pair over a connection of its
 //	                         own; prints for each when it began, in milliseconds since 1970, and the status and body
 //	caller steady HOST SECONDS  requests and connections of every protocol, long ones among them; prints how many were answered of
 //	                         each, and those that failed
@@ -222,7 +222,7 @@ func record(url string, d time.Duration) {
 		}
 		began := time.Now()
 		fmt.Fprintln(out, began.UnixMilli(), send(client, n%2 == 1, url))
-		time.Sleep(between)
+		time.Sleep(between / 2)
 	}
 }
 

@@ -77,11 +77,11 @@ func (w *world) argoReleases(strategy, url string) {
 	time.Sleep(afterChange + 2*beforeChange)
 
 	w.releaseVersioned(rollout, "v3")
-	w.argos("Paused")
-	time.Sleep(afterChange + 2*beforeChange)
+	w.argos("Paused") // for 10 s
+	time.Sleep(afterChange + 4*beforeChange)
 	w.kubectl("", "patch", rollout, "web", "--subresource=status", "--type=merge", `--patch={"status":{"abort":true}}`) // as its kubectl plugin does
 	w.argos("Degraded")
-	time.Sleep(afterChange + 2*beforeChange)
+	time.Sleep(afterChange + 4*beforeChange)
 
 	r := ended()
 	r.check(w.T, func(a recordedAnswer) bool {

@@ -98,7 +98,7 @@ func (w *world) flaggerReleases(provider string) {
 	w.kubectl("", "scale", "deployment/judge", "--replicas=0") // v3 is accepted no more
 	w.flaggers("Failed")
 	rolledBack := time.Now()
-	time.Sleep(afterChange + 2*beforeChange)
+	time.Sleep(afterChange + 4*beforeChange)
 
 	r := ended()
 	r.check(w.T, func(a recordedAnswer) bool { return !strings.Contains(a.text, "/web-primary-") }, 0, 7, 50, 0, 7, 0)
