@@ -177,7 +177,9 @@ func TestAFinalizerThatIsRefusedToBeRemovedIsToldOnce(t *testing.T) {
 		c.edit(rolloutKind, func(u *unstructured.Unstructured) {
 			_ = unstructured.SetNestedField(u.Object, true, "spec", "disabled")
 		})
-		c.run(func() bool { return c.says("have the ValidatingAdmissionPolicy frozen allow this change by Weir's controller.") })
+		c.run(func() bool {
+			return c.says("have the ValidatingAdmissionPolicy frozen allow this change by Weir's controller.")
+		})
 		if s := c.status(); s.Phase != rollouts.PhaseDisabled || !strings.HasPrefix(s.Message, "The Rollout is disabled. Weir cannot update Rollout web: ") {
 			t.Errorf("phase %s: %q", s.Phase, s.Message)
 		}
