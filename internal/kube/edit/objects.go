@@ -222,8 +222,7 @@ func (o *Objects) Get(ctx context.Context, k Key) (*unstructured.Unstructured, e
 	}
 	var found client.Object
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: k.Name}, u); {
-	case err == nil:
-		u.SetGroupVersionKind(k.GroupVersionKind)
+	case err == nil: // its kind is not set: the map is the cache's, which others read, and has it
 		found = u
 	case !apierrors.IsNotFound(err):
 		return nil, err
