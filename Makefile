@@ -112,7 +112,7 @@ test-all: ## Run everything that a release needs: all checks, builds, fuzz targe
 	done
 
 test-apiserver: ## Run the tests against a real API server, which is built once (about 5 minutes, test/cluster/README.md).
-	cd test/cluster && $(GO) run . build >/dev/null && $(GO) test -count=1 $(TESTFLAGS) -timeout 20m $$($(GO) list ./... | grep -v /node$$)
+	cd test/cluster && $(GO) run . build >/dev/null && $(GO) test -count=1 -parallel 6 $(TESTFLAGS) -timeout 20m $$($(GO) list ./... | grep -v /node$$)
 
 test-chart: ## Lint the chart with Helm's own rules, render it, and hold deploy/manifests/install.yaml to it.
 	cd deploy/release/manifests && $(GO) test -count=1 ./...

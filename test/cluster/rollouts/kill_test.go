@@ -139,6 +139,7 @@ const route = "trafficRoutings: [{service: web, gateway: {httpRouteName: web}, g
 // TestAControllerThatIsKilledGoesOn releases, takes back, replaces and deletes midway, while each controller is killed at
 // one of its first three writes: the next one goes on, and at the end everything is as its user wrote it.
 func TestAControllerThatIsKilledGoesOn(t *testing.T) {
+	t.Parallel()
 	kinds := []struct{ name, kind, spec, strategy string }{
 		{"a canary of a Deployment", "Deployment", "replicas: 4", "{canary: {enableExtraWorkloadForCanary: true, " + route + ", steps: [{traffic: 20%, replicas: 1}, {traffic: 50%, replicas: 50%}]}}"},
 		{"a partition of a Deployment", "Deployment", "replicas: 4\n  strategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}", "{canary: {" + route + ", steps: [{traffic: 20%, replicas: 1}, {traffic: 50%, replicas: 50%}]}}"},

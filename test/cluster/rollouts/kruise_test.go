@@ -257,6 +257,7 @@ func (a *asked) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestWorkloadsOfOpenKruiseAreReleased: a cluster without their definitions works as before, definitions that come later are
 // found, and releases go on where a controller was killed.
 func TestWorkloadsOfOpenKruiseAreReleased(t *testing.T) {
+	t.Parallel()
 	kinds := []struct{ kind, plural, spec string }{
 		{"CloneSet.v1alpha1.apps.kruise.io", "clonesets", "replicas: 3\n  updateStrategy: {type: InPlaceIfPossible, maxUnavailable: 1}"},
 		{"StatefulSet.v1beta1.apps.kruise.io", "statefulsets", "replicas: 3\n  updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 1}}"},

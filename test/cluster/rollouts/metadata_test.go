@@ -45,6 +45,7 @@ func (w *world) marked(image string, want int) {
 // TestExtraPodsHaveTheirOwnMetadata: extra pods have the labels and annotations of patchPodTemplateMetadata from their start, no
 // other pod has them, and nothing has them when the release is over, though controllers are killed in between.
 func TestExtraPodsHaveTheirOwnMetadata(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "Deployment", "replicas: 3", "{canary: {enableExtraWorkloadForCanary: true, "+route+
 		", patchPodTemplateMetadata: {labels: {track: canary}, annotations: {example.com/note: of the canary}}, steps: [{traffic: 20%, replicas: 1}, {traffic: 50%, replicas: 2}]}}")
 	w.settled("v1")

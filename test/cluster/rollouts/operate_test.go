@@ -204,6 +204,7 @@ func (w *world) ownedByPeople() {
 // TestCommandsControlARelease pauses, promotes, aborts, retries and undoes releases by the commands of "kubectl weir rollout",
 // while Weir's controller carries them out.
 func TestCommandsControlARelease(t *testing.T) {
+	t.Parallel()
 	for _, k := range []struct{ name, kind, spec, strategy, revision string }{
 		{"a Deployment", "Deployment", "replicas: 3", "{canary: {" + route + ", steps: [{traffic: 20%, replicas: 1}, {traffic: 50%, replicas: 2}, {traffic: 60%, replicas: 2}]}}", "revision 2 (canary)"},
 		{"a StatefulSet", "StatefulSet", "replicas: 3\n  serviceName: web\n  podManagementPolicy: Parallel", "{canary: {" + route + ", steps: [{traffic: 20%, replicas: 1}, {traffic: 50%, replicas: 2}, {traffic: 60%, replicas: 2}]}}", "revision 2 (canary)"},
