@@ -32,6 +32,7 @@ import (
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/kube/release"
 	"github.com/weirmesh/weir/internal/rollout/provider"
+	"github.com/weirmesh/weir/internal/rollout/workload"
 )
 
 // kruise is OpenKruise's controller of the workload of a world, as far as a release meets it: it makes, replaces and counts
@@ -44,6 +45,42 @@ type kruise struct {
 
 // nodes is how many pods a DaemonSet has.
 const nodes = 3
+
+const kruiseGroup = "apps.kruise.io"
+
+// releaseHeld changes the image as the webhook of workloads has it stored. Without that webhook these workloads could replace all pods
+// before Weir's controller, which is killed again and again, has held them.
+func (w *world) releaseHeld(image string) {
+	w.Helper()
+	kind, ok := workload.For(rollouts.Ref{APIVersion: w.kind.GroupVersion().String(), Kind: w.kind.Kind, Name: "web"})
+	if !ok {
+		w.Fatalf("%v is not released", w.kind)
+	}
+	err := within(w.Context(), func() error {
+		u, err := w.get(w.kind)
+		if err != nil {
+			return err
+		}
+		r, err := w.get(rolloutKind)
+		if err != nil {
+			return err
+		}
+		record, _ := workload.ReadRecord(r.GetAnnotations()[workload.RecordAnnotation])
+		before := u.DeepCopy()
+		containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+		containers[0].(map[string]any)["image"] = image
+		if err := unstructured.SetNestedSlice(u.Object, containers, "spec", "template", "spec", "containers"); err != nil {
+			return err
+		}
+		if held := kind.Admit(before.Object, u.Object, record); held != nil {
+			u.Object = held
+		}
+		return admin.Update(w.Context(), u)
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+}
 
 // runs has it run for the time of a test.
 func (w *world) runs() {

@@ -116,6 +116,10 @@ func (w *world) patch(kind schema.GroupVersionKind, text string, subresource ...
 // release changes the image of the workload.
 func (w *world) release(image string) {
 	w.Helper()
+	if w.kind.Group == kruiseGroup {
+		w.releaseHeld(image)
+		return
+	}
 	w.patch(w.kind, `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"`+image+`"}]`)
 }
 
