@@ -28,6 +28,7 @@ import (
 
 	"github.com/weirmesh/weir/api/rollouts"
 	"github.com/weirmesh/weir/internal/kube/edit"
+	"github.com/weirmesh/weir/internal/rollout"
 	"github.com/weirmesh/weir/internal/rollout/provider"
 )
 
@@ -63,7 +64,7 @@ kind: Rollout
 metadata: {name: web, uid: r}
 spec:
   workloadRef: {apiVersion: apps/v1, kind: Deployment, name: web}
-  strategy: {canary: {trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [STEPS]}}
+  strategy: {STYLE trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [STEPS]}}
 `
 
 // toy is a cluster in memory: Deployments and ReplicaSets have the pods that they are to have, one each slow, and
@@ -79,6 +80,10 @@ type toy struct {
 	// left is how many writes there are until the controller is killed at one: before it, or after.
 	left  int
 	after bool
+	// killed are the states in which it was.
+	killed map[string]bool
+	// counted counts requests for each controller; nil if nobody does.
+	counted func(context.Context, Count) (*rollout.Shared, error)
 	// refuse is the error of a write, as writes names it; nil if it is accepted.
 	refuse func(what string) error
 
@@ -86,10 +91,13 @@ type toy struct {
 	told []string // Events
 }
 
-// newToy is a cluster with a shop. It has to be within a bubble of synctest.
-func newToy(t *testing.T, steps string) *toy {
-	c := &toy{T: t, objects: map[edit.Key]*unstructured.Unstructured{}, left: -1, tended: time.Now()}
-	for text := range strings.SplitSeq(strings.Replace(shop, "STEPS", steps, 1), "\n---\n") {
+// newToy is a cluster with a shop, whose versions are released as a canary. It has to be within a bubble of synctest.
+func newToy(t *testing.T, steps string) *toy { return newToyOf(t, "canary: {", steps) }
+
+// newToyOf has a strategy that begins in this way.
+func newToyOf(t *testing.T, style, steps string) *toy {
+	c := &toy{T: t, objects: map[edit.Key]*unstructured.Unstructured{}, left: -1, killed: map[string]bool{}, tended: time.Now()}
+	for text := range strings.SplitSeq(strings.NewReplacer("STYLE", style, "STEPS", steps).Replace(shop), "\n---\n") {
 		u := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
 			t.Fatal(err)
@@ -112,7 +120,7 @@ func newToy(t *testing.T, steps string) *toy {
 
 // start has a new controller, which knows nothing.
 func (c *toy) start() {
-	c.Controller = &Controller{Providers: provider.All(), Logger: slog.New(slog.DiscardHandler), objects: named{c}}
+	c.Controller = &Controller{Providers: provider.All(), Logger: slog.New(slog.DiscardHandler), objects: named{c}, Counted: c.counted}
 	c.Controller.events = newEvents(c.Controller, func(e *eventsv1.Event) bool {
 		c.told = append(c.told, e.Reason)
 		return true
@@ -146,6 +154,9 @@ func (c *toy) run(until func() bool) {
 
 func (c *toy) status() (s rollouts.Status) {
 	u := c.objects[c.key(rolloutKind)]
+	if u == nil {
+		return s
+	}
 	if status, ok := u.Object["status"].(map[string]any); ok {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(status, &s); err != nil {
 			c.Fatal(err)
@@ -188,7 +199,11 @@ func (c *toy) release(image string) {
 func (c *toy) approve() {
 	c.edit(rolloutKind, func(u *unstructured.Unstructured) {
 		_ = unstructured.SetNestedField(u.Object, string(rollouts.StepReady), "status", "currentStepState")
-		_ = unstructured.SetNestedField(u.Object, string(rollouts.StepReady), "status", "canaryStatus", "currentStepState")
+		for _, part := range []string{"canaryStatus", "blueGreenStatus"} {
+			if _, there, _ := unstructured.NestedMap(u.Object, "status", part); there {
+				_ = unstructured.SetNestedField(u.Object, string(rollouts.StepReady), "status", part, "currentStepState")
+			}
+		}
 	})
 }
 
@@ -321,7 +336,10 @@ func (c *toy) key(kind schema.GroupVersionKind) edit.Key {
 
 // write does one, unless the controller is killed at it.
 func (c *toy) write(what string, do func() error) error {
-	if c.left--; c.left == 0 && !c.after {
+	if c.left--; c.left == 0 {
+		c.killed[stateOf(c.status())] = true
+	}
+	if c.left == 0 && !c.after {
 		return errKilled
 	}
 	if c.refuse != nil {
@@ -351,7 +369,9 @@ func (c *toy) Newest(o client.Object) client.Object { return o }
 func (c *toy) List(_ context.Context, exemplar client.Object, _ string, into client.ObjectList, options ...client.ListOption) error {
 	switch into := into.(type) {
 	case *unstructured.UnstructuredList:
-		into.Items = append(into.Items, *c.objects[c.key(rolloutKind)])
+		if u := c.objects[c.key(rolloutKind)]; u != nil {
+			into.Items = append(into.Items, *u)
+		}
 		return nil
 	case *discoveryv1.EndpointSliceList:
 		var o client.ListOptions
@@ -427,7 +447,9 @@ func (c *toy) Update(_ context.Context, u *unstructured.Unstructured) (out *unst
 		if delete(out.Object, "status"); old.Object["status"] != nil {
 			out.Object["status"] = old.Object["status"]
 		}
-		c.replace(old, out)
+		if c.replace(old, out); out.GetDeletionTimestamp() != nil && len(out.GetFinalizers()) == 0 {
+			delete(c.objects, keyOfObject(out))
+		}
 		return nil
 	})
 }

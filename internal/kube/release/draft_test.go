@@ -51,46 +51,6 @@ func TestWhatIsDecidedAtOnceIsOneWrite(t *testing.T) {
 	})
 }
 
-// TestAControllerMayBeKilledAtAnyWrite kills it at each write of a release, before and after: the next one goes on, and at the
-// end everything is as its user wrote it.
-func TestAControllerMayBeKilledAtAnyWrite(t *testing.T) {
-	for _, after := range []bool{false, true} {
-		for at := 1; ; at++ {
-			killed := false
-			synctest.Test(t, func(t *testing.T) {
-				c := newToy(t, "{traffic: 10%, replicas: 1}, {traffic: 50%, replicas: 2}")
-				before := c.written()
-				c.left, c.after = at, after
-				c.run(c.healthy)
-				c.release("v2")
-				c.run(c.waits(1))
-				c.approve()
-				c.run(c.waits(2))
-				c.approve()
-				c.run(c.healthy)
-				killed = c.left <= 0
-				status := c.status()
-				if s := status.Condition(rollouts.ConditionSucceeded); s == nil || s.Status != "True" {
-					t.Errorf("killed at write %d (after it: %t): status %+v", at, after, status)
-				}
-				c.edit(deploymentKind, func(u *unstructured.Unstructured) { setImage(u, "v1") })
-				if now := c.written(); now != before {
-					t.Errorf("killed at write %d (after it: %t): afterwards there is\n%s\nbefore\n%s", at, after, now, before)
-				}
-				if a := c.objects[c.key(rolloutKind)].GetAnnotations(); len(a) > 0 {
-					t.Errorf("killed at write %d (after it: %t): the Rollout has %v", at, after, a)
-				}
-			})
-			if !killed || t.Failed() {
-				if at < 20 && !t.Failed() {
-					t.Errorf("a release takes %d writes only", at)
-				}
-				break
-			}
-		}
-	}
-}
-
 // TestPodsAreCountedNowAndThen has 40 pods come within 8 seconds.
 func TestPodsAreCountedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
