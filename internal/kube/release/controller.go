@@ -53,6 +53,7 @@ type Controller struct {
 	Logger   *slog.Logger
 
 	objects              cluster
+	turns                *turns
 	queue                workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	events               *events
 	failures, unmeasured loglimit.Limiter
@@ -161,7 +162,8 @@ func (c *Controller) carry(ctx context.Context) error {
 	defer cancel()
 	c.forget()
 	defer c.stop()
-	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryLeast, retryMost))
+	turns := &turns{asked: map[types.NamespacedName]bool{}}
+	c.turns, c.queue = turns, newQueue(turns)
 	objects, err := edit.New(c.Client, c.Namespaces, c.changed)
 	if err != nil {
 		return err
@@ -215,8 +217,15 @@ func (c *Controller) forget() {
 
 // changed puts the Rollouts that an object concerns into the queue.
 func (c *Controller) changed(k edit.Key, o client.Object) {
+	asked := asks(o)
+	add := func(r types.NamespacedName) {
+		if asked {
+			c.turns.ask(r)
+		}
+		c.queue.Add(r)
+	}
 	if k.GroupVersionKind == rolloutKind {
-		c.queue.Add(types.NamespacedName{Namespace: k.Namespace, Name: k.Name})
+		add(types.NamespacedName{Namespace: k.Namespace, Name: k.Name})
 	}
 	names := []object{{k.GroupKind(), k.Namespace, k.Name}}
 	if ref := metav1.GetControllerOfNoCopy(o); ref != nil {
@@ -233,7 +242,7 @@ func (c *Controller) changed(k edit.Key, o client.Object) {
 	defer c.mu.Unlock()
 	for _, name := range names {
 		for r := range c.uses[name] {
-			c.queue.Add(r)
+			add(r)
 		}
 	}
 }
