@@ -122,6 +122,9 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 		Client: client, Cache: boardData, Namespace: o.namespace, Name: "weir-proxies-" + o.name, Address: o.ownAddress(),
 		Running: c.running, Sidecars: c.runningSidecars, Changed: func() { c.leader.wake(); c.wakeReleases() }, Logger: log,
 	}
+	if c.sidecars != nil {
+		c.board.Answer = c.answer
+	}
 	c.lease = &replica.Lease{
 		Leases: leases, Namespace: o.namespace, Name: o.lease, Identity: o.name, Logger: log, Leader: func(who string) { c.leads.Store(&who) },
 	}

@@ -45,6 +45,9 @@ func (c *controlPlane) wakeReleases() {
 	if c.releases != nil {
 		c.releases.Wake()
 	}
+	if c.board != nil {
+		c.board.AnswerAgain() // the Rollouts of another replica may wait
+	}
 }
 
 // proxied reports whether the proxies that objects concern, those of Gateways and sidecars, run a configuration that was made of the
@@ -55,15 +58,17 @@ func (c *controlPlane) proxied(objects []*unstructured.Unstructured) (ok bool, a
 		return false, "the configuration of proxies is not known yet"
 	}
 	var of concerned
+	var read []replica.Object
 	for _, u := range objects {
 		gvk := u.GroupVersionKind()
 		if r.Set.Kinds().Find(gvk.Group, gvk.Kind) == nil {
 			continue // proxies do not route by it
 		}
-		found := r.Set.Object(resource.Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: u.GetNamespace(), Name: u.GetName()})
-		if found == nil || found.GetUID() != u.GetUID() || found.GetGeneration() < u.GetGeneration() {
-			return false, fmt.Sprintf("%s %s is not read yet as it is now", gvk.Kind, u.GetName())
+		o := replica.Object{Group: gvk.Group, Kind: gvk.Kind, Namespace: u.GetNamespace(), Name: u.GetName(), UID: string(u.GetUID()), Generation: u.GetGeneration()}
+		if awaited := unread(r.Set, &o); awaited != "" {
+			return false, awaited
 		}
+		read = append(read, o)
 		of.add(u)
 	}
 	if accounts := c.accounts.Load(); accounts != nil {
@@ -83,8 +88,38 @@ func (c *controlPlane) proxied(objects []*unstructured.Unstructured) (ok bool, a
 		if awaited := c.sidecars.lagging(r.Sidecars, of.services); awaited != "" {
 			return false, awaited
 		}
+		if awaited := c.board.Ask(replica.NewQuestion(read, of.services)); awaited != "" {
+			return false, awaited
+		}
 	}
 	return true, ""
+}
+
+// unread says that an object is not in a set as it is stored, or as it was later; empty if it is.
+func unread(set *resource.Set, o *replica.Object) string {
+	found := set.Object(resource.Key{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})
+	if found == nil || string(found.GetUID()) != o.UID || found.GetGeneration() < o.Generation {
+		return fmt.Sprintf("%s %s is not read yet as it is now", o.Kind, o.Name)
+	}
+	return ""
+}
+
+// answer answers the leader, whose Rollouts wait: what the sidecars that are connected to this replica await.
+func (c *controlPlane) answer(q replica.Question) (awaited string) {
+	r := c.latest.Load()
+	if r == nil || r.Set == nil {
+		return "the configuration of proxies is not known yet"
+	}
+	services := map[string]bool{}
+	for _, s := range q.Services {
+		services[s] = true
+	}
+	for i := range q.Objects {
+		if awaited := unread(r.Set, &q.Objects[i]); awaited != "" {
+			return awaited
+		}
+	}
+	return c.sidecars.lagging(r.Sidecars, services)
 }
 
 // concerned are those who route by some objects.

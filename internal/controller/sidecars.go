@@ -240,8 +240,8 @@ func (s *sidecars) note(owner model.Owner, whole bool) {
 	}
 }
 
-// lagging says which sidecar, or what, does not serve a state yet as far as some Services are concerned, "namespace/name"; empty if all
-// do that are known to. Of sidecars that are connected to other replicas, it is those that are called behind there.
+// lagging says which sidecar that is connected to this replica, or what, does not serve a state yet as far as some Services are
+// concerned, "namespace/name"; empty if all do that are known to.
 func (s *sidecars) lagging(newest *control.Sidecars, services map[string]bool) string {
 	s.mu.Lock()
 	current := s.directed == newest

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -36,8 +37,13 @@ const (
 	BoardValue  = "proxies"
 	boardKey    = "proxies.json.gz"
 	sidecarsKey = "sidecars.json.gz"
-	renewedKey  = "renewed"
-	addressKey  = "address"
+	// questionsKey and answersKey have Questions and what is awaited until the answer is yes, by the names of the questions;
+	// answeringKey says that the replica answers.
+	questionsKey = "questions.json.gz"
+	answersKey   = "answers.json.gz"
+	answeringKey = "answers"
+	renewedKey   = "renewed"
+	addressKey   = "address"
 )
 
 // Bounds of the board.
@@ -65,7 +71,9 @@ type Board struct {
 	Running func() map[model.Owner][]feed.Proxy
 	// Sidecars, if set, returns the sidecars that are connected to this replica.
 	Sidecars func() []Sidecar
-	// Changed is called when another replica wrote something else about proxies of Gateways.
+	// Answer, if set, answers another replica's Question: what is awaited, empty if nothing. AnswerAgain has it asked again.
+	Answer func(Question) (awaited string)
+	// Changed is called when another replica wrote something else about proxies of Gateways, or another answer.
 	Changed func()
 	Logger  *slog.Logger
 
@@ -74,6 +82,12 @@ type Board struct {
 	once   sync.Once
 	mu     sync.Mutex
 	others map[string]replicaReport // by ConfigMap
+	// own are this replica's sidecars as they were last, holders the other replicas to which some are connected.
+	own     []Sidecar
+	holders map[string]bool
+	// questions are those of this replica, said its answers to those of others, by their names.
+	questions map[string]asked
+	said      map[string]string
 }
 
 // replicaReport is the report of another replica.
@@ -82,6 +96,10 @@ type replicaReport struct {
 	sidecars []Sidecar
 	address  string
 	seen     time.Time
+	// questions are the replica's, answers its answers to those of this one and of others, if answering says that it gives some.
+	questions map[string]Question
+	answers   map[string]string
+	answering bool
 }
 
 // Replica is another replica, as the board has it.
@@ -199,8 +217,7 @@ func (b *Board) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch the state of other replicas: %w", err)
 	}
-	var written map[model.Owner][]feed.Proxy
-	var writtenSidecars []Sidecar
+	var written word
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	var last time.Time
@@ -212,10 +229,14 @@ func (b *Board) Run(ctx context.Context) error {
 		case <-pause.C:
 		}
 		b.expire(ctx)
-		running, sidecars := b.Running(), b.sidecars()
-		if written == nil || time.Since(last) >= boardRenewal || !reflect.DeepEqual(running, written) || !slices.Equal(sidecars, writtenSidecars) {
-			if err := b.write(ctx, running, sidecars); err == nil {
-				written, writtenSidecars, last = running, sidecars, time.Now()
+		w := word{b.Running(), b.sidecars(), b.open(), b.answer(written.answers)}
+		b.mu.Lock()
+		b.own, b.said = w.sidecars, w.answers
+		b.hold()
+		b.mu.Unlock()
+		if written.running == nil || time.Since(last) >= boardRenewal || !reflect.DeepEqual(w, written) {
+			if err := b.write(ctx, &w); err == nil {
+				written, last = w, time.Now()
 			} else if ctx.Err() == nil {
 				b.Logger.Warn("telling other replicas what the proxies run failed", "configmap", b.Namespace+"/"+b.Name, "reason", err)
 				b.Tell()
@@ -226,12 +247,22 @@ func (b *Board) Run(ctx context.Context) error {
 		case <-b.wake:
 			pause.Reset(boardPause)
 		case <-b.later:
-			b.rest(ctx)
+			if !b.questioned() {
+				b.rest(ctx)
+			}
 			pause.Reset(boardPause)
 		case <-time.After(boardRenewal):
 			pause.Reset(0)
 		}
 	}
+}
+
+// word is what a replica writes.
+type word struct {
+	running   map[model.Owner][]feed.Proxy
+	sidecars  []Sidecar
+	questions map[string]Question
+	answers   map[string]string
 }
 
 // rest waits before a change of sidecars is written, unless something else changes.
@@ -252,6 +283,7 @@ func (b *Board) expire(ctx context.Context) {
 		age := time.Since(w.seen)
 		if age > boardAge && w.proxies != nil {
 			b.others[name] = replicaReport{seen: w.seen}
+			b.hold()
 			changed = true
 		}
 		if age > boardGone {
@@ -277,42 +309,48 @@ func (b *Board) read(o any, gone bool) {
 	if !ok || c.Name == b.Name {
 		return
 	}
-	var said map[model.Owner][]feed.Proxy
-	var sidecars []Sidecar
+	r := replicaReport{address: c.Data[addressKey], seen: time.Now(), answering: c.Data[answeringKey] == "true"}
 	if !gone {
-		var err, also error
-		said, err = unpack(c.BinaryData[boardKey])
-		sidecars, also = unpackSidecars(c.BinaryData[sidecarsKey])
-		if err = errors.Join(err, also); err != nil {
+		var errs [4]error
+		r.proxies, errs[0] = unpack(c.BinaryData[boardKey])
+		r.sidecars, errs[1] = unpackSidecars(c.BinaryData[sidecarsKey])
+		r.questions, errs[2] = unpacked[Question](c.BinaryData[questionsKey])
+		r.answers, errs[3] = unpacked[string](c.BinaryData[answersKey])
+		if err := errors.Join(errs[:]...); err != nil {
 			b.Logger.Warn("cannot read the state of another replica", "configmap", c.Namespace+"/"+c.Name, "reason", err)
 		}
 	}
 	b.mu.Lock()
-	same := reflect.DeepEqual(b.others[c.Name].proxies, said)
+	old := b.others[c.Name]
+	same := reflect.DeepEqual(old.proxies, r.proxies) && maps.Equal(old.answers, r.answers)
 	if b.others == nil {
 		b.others = map[string]replicaReport{}
 	}
 	if gone {
 		delete(b.others, c.Name)
 	} else {
-		b.others[c.Name] = replicaReport{said, sidecars, c.Data[addressKey], time.Now()}
+		b.others[c.Name] = r
 	}
+	b.hold()
 	b.mu.Unlock()
 	if !same {
 		b.Changed()
 	}
+	if !reflect.DeepEqual(old.questions, r.questions) {
+		b.Tell()
+	}
 }
 
-func (b *Board) write(ctx context.Context, running map[model.Owner][]feed.Proxy, sidecars []Sidecar) error {
+func (b *Board) write(ctx context.Context, w *word) error {
 	ctx, cancel := context.WithTimeout(ctx, boardTimeout)
 	defer cancel()
-	data, err := pack(running)
+	data, err := pack(w.running)
 	if err != nil {
 		return err
 	}
 	words := map[string][]byte{boardKey: data}
-	if len(sidecars) > 0 {
-		packed, left, err := packSidecars(sidecars)
+	if len(w.sidecars) > 0 {
+		packed, left, err := packSidecars(w.sidecars)
 		if err != nil {
 			return err
 		}
@@ -320,9 +358,19 @@ func (b *Board) write(ctx context.Context, running map[model.Owner][]feed.Proxy,
 			b.Logger.Warn("other replicas are not told of all sidecars, as there are too many: what these count is missing there", "left", left)
 		}
 	}
+	if len(w.questions) > 0 { // those that are left out are asked again when others are answered
+		if words[questionsKey], _, err = packed(w.questions); err != nil {
+			return err
+		}
+	}
+	if len(w.answers) > 0 {
+		if words[answersKey], _, err = packed(w.answers); err != nil {
+			return err
+		}
+	}
 	c := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name, Labels: map[string]string{BoardLabel: BoardValue}},
-		Data:       map[string]string{renewedKey: time.Now().UTC().Format(time.RFC3339), addressKey: b.Address},
+		Data:       map[string]string{renewedKey: time.Now().UTC().Format(time.RFC3339), addressKey: b.Address, answeringKey: strconv.FormatBool(b.Answer != nil)},
 		BinaryData: words,
 	}
 	// No other replica writes it, so there are no conflicts.
