@@ -17,10 +17,11 @@ func rollouts() board {
 		variables: []variable{{name: "rollout", label: "Rollout", help: "namespace/name.", query: `label_values(weir_controller_rollout_phase, rollout)`, all: true}},
 		rows: []row{
 			{title: "Now", panels: []panel{
-				{kind: number, title: "Rollouts", unit: count, width: 6, help: "All that the leader carries out, whichever is chosen above.", queries: []query{{expr: sum("", "weir_controller_rollouts")}}},
-				{kind: number, title: "Under way", unit: count, width: 6, help: "Rollouts whose phase is Progressing.", queries: []query{{expr: "sum(" + most("phase") + " == bool 2)"}}},
-				{kind: number, title: "Oldest step", unit: seconds, width: 6, help: "How long the step that began first has lasted. A step may wait for somebody.", queries: []query{{expr: aggregate("max", "", series(metric+"step_age_seconds", of))}}},
-				{kind: number, title: "Without series of their own", unit: count, width: 6, help: "Rollouts beyond the first thousand, which the panels below do not show.", queries: []query{{expr: sum("", "weir_controller_rollouts_unshown")}}},
+				{kind: number, title: "Rollouts", unit: count, width: 5, help: "All that the leader carries out, whichever is chosen above.", queries: []query{{expr: sum("", "weir_controller_rollouts")}}},
+				{kind: number, title: "Under way", unit: count, width: 5, help: "Rollouts whose phase is Progressing.", queries: []query{{expr: "sum(" + most("phase") + " == bool 2)"}}},
+				{kind: number, title: "Oldest step", unit: seconds, width: 5, help: "How long the step that began first has lasted. A step may wait for somebody.", queries: []query{{expr: aggregate("max", "", series(metric+"step_age_seconds", of))}}},
+				{kind: number, title: "Without series of their own", unit: count, width: 5, help: "Rollouts beyond the first thousand, which the panels below do not show.", queries: []query{{expr: sum("", "weir_controller_rollouts_unshown")}}},
+				{kind: number, title: "Stands back", unit: count, width: 4, help: "1 if the leader carries nothing out, and why (docs/rollouts.md). The other panels are empty then.", queries: []query{{expr: aggregate("max", "reason", "weir_controller_rollouts_away"), legend: "{{reason}}"}}},
 			}},
 			{title: "Releases", panels: []panel{
 				{kind: table, title: "Under way", width: 24, sort: "Step age", down: true, help: "The step of each release, which share routes give the new version, and which it got when that was measured last. Steps of matches have no share.",

@@ -97,7 +97,10 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 		c.judge = &admission.Rollouts{List: list.List, Find: list.Find}
 		c.known = &admission.Known{
 			Client: client, Namespaces: o.namespaces, Logger: log.With("for", "admission"),
-			Obstacle: func(ctx context.Context) (string, error) { return release.Obstacle(ctx, client) },
+			Obstacle: func(ctx context.Context) (string, error) {
+				why, err := release.FindObstacle(ctx, client)
+				return why.String(), err
+			},
 		}
 		c.workloads = &admission.Workloads{Rollouts: c.known.Rollouts}
 		c.reviews.Paths[admission.RolloutsPath], c.reviews.Paths[admission.WorkloadsPath] = c.judge.Answer, c.workloads.Answer

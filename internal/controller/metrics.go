@@ -66,6 +66,7 @@ var (
 	metricTaps         = prometheus.NewDesc("weir_controller_taps", "Taps of requests that are open at this replica, those of other replicas included.", nil, nil)
 	metricTapLines     = prometheus.NewDesc("weir_controller_tap_lines_total", "Requests that proxies and other replicas sent to taps; rejected ones were not asked for.", []string{"result"}, nil)
 	metricRollouts     = prometheus.NewDesc("weir_controller_rollouts", "Rollouts that the leader carries out.", nil, nil)
+	metricAway         = prometheus.NewDesc("weir_controller_rollouts_away", "1 if the leader carries no Rollouts out for this reason.", []string{"reason"}, nil)
 	metricRolloutsMore = prometheus.NewDesc("weir_controller_rollouts_unshown", "Those of them that have no series of their own, as there are too many.", nil, nil)
 	metricPhase        = prometheus.NewDesc("weir_controller_rollout_phase", "Phase of a Rollout: 0 Initial, 1 Healthy, 2 Progressing, 3 Terminating, 4 Disabling, 5 Disabled.", rolloutLabels, nil)
 	metricStep         = prometheus.NewDesc("weir_controller_rollout_step", "Step of the release, from 1; 0 without one.", rolloutLabels, nil)

@@ -15,13 +15,23 @@ var phases = []rollouts.Phase{
 	rollouts.PhaseInitial, rollouts.PhaseHealthy, rollouts.PhaseProgressing, rollouts.PhaseTerminating, rollouts.PhaseDisabling, rollouts.PhaseDisabled,
 }
 
-// collectReleases tells how releases stand, if this replica carries them out.
+// collectReleases tells how releases stand, if this replica carries them out, and otherwise why it does not, if it is to.
 func collectReleases(to chan<- prometheus.Metric, s release.Stats, now time.Time) {
-	if !s.Carrying {
+	if !s.Carrying && s.Away == "" {
 		return
 	}
 	tell := func(d *prometheus.Desc, of prometheus.ValueType, v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, of, v, labels...)
+	}
+	for _, o := range release.Obstacles {
+		v := 0.0
+		if s.Away == o {
+			v = 1
+		}
+		tell(metricAway, prometheus.GaugeValue, v, string(o))
+	}
+	if !s.Carrying {
+		return
 	}
 	tell(metricRollouts, prometheus.GaugeValue, float64(len(s.Rollouts)+s.Unshown))
 	tell(metricRolloutsMore, prometheus.GaugeValue, float64(s.Unshown))

@@ -69,10 +69,23 @@ weir_controller_rollout_steps shop/web 3
 weir_controller_rollout_transitions_total aborted 0
 weir_controller_rollout_transitions_total begun 5
 weir_controller_rollouts 6
+weir_controller_rollouts_away openkruise 0
+weir_controller_rollouts_away undefined 0
 weir_controller_rollouts_unshown 3
 `
 	if all.String() != want {
 		t.Errorf("told is\n%s\nwant\n%s", all.String(), want)
+	}
+	registry = prometheus.NewPedanticRegistry()
+	registry.MustRegister(told{release.Stats{Away: release.OpenKruise}, now})
+	families, err = registry.Gather()
+	if err != nil || len(families) != 1 || families[0].GetName() != "weir_controller_rollouts_away" || len(families[0].Metric) != 2 {
+		t.Fatalf("a leader that stands back tells %v, %v", families, err)
+	}
+	for _, m := range families[0].Metric {
+		if reason := m.Label[0].GetValue(); (reason == "openkruise") != (m.GetGauge().GetValue() == 1) {
+			t.Errorf("a leader that stands back tells %v", m)
+		}
 	}
 	registry = prometheus.NewPedanticRegistry()
 	registry.MustRegister(told{release.Stats{}, now})

@@ -280,6 +280,8 @@ func (m *mesh) releases() {
 		fmt.Fprintf(w, `# TYPE weir_controller_rollouts gauge
 weir_controller_rollouts 2
 weir_controller_rollouts_unshown 0
+weir_controller_rollouts_away{reason="openkruise"} 0
+weir_controller_rollouts_away{reason="undefined"} 0
 weir_controller_rollout_phase{rollout="shop/web"} 2
 weir_controller_rollout_phase{rollout="shop/cart"} 1
 weir_controller_rollout_step{rollout="shop/web"} 2

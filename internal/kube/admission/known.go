@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -16,8 +17,8 @@ import (
 	"github.com/weirmesh/weir/internal/kube/edit"
 )
 
-// look is how often it is asked whether Rollouts are carried out.
-const look = 15 * time.Second
+// look is how often it is asked whether Rollouts are carried out, unless something else is said.
+const look = 5 * time.Second
 
 // Known are the Rollouts of a cluster as this process has read them.
 type Known struct {
@@ -26,7 +27,9 @@ type Known struct {
 	Namespaces []string
 	// Obstacle says why no Rollouts are carried out; empty if they are.
 	Obstacle func(ctx context.Context) (why string, err error)
-	Logger   *slog.Logger
+	// Look is how often it is asked; 5 s if it is zero.
+	Look   time.Duration
+	Logger *slog.Logger
 
 	mu      sync.Mutex
 	objects *edit.Objects // nil while none are carried out, or not known yet
@@ -57,7 +60,7 @@ func (k *Known) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(look):
+		case <-time.After(cmp.Or(k.Look, look)):
 		}
 	}
 	return nil
@@ -83,7 +86,7 @@ func (k *Known) follow(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(look):
+		case <-time.After(cmp.Or(k.Look, look)):
 		}
 		if why, err := k.Obstacle(ctx); err == nil && why != "" {
 			return nil

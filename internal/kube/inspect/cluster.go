@@ -23,6 +23,7 @@ import (
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/kube/access"
 	"github.com/weirmesh/weir/internal/kube/infra"
+	"github.com/weirmesh/weir/internal/kube/release"
 	"github.com/weirmesh/weir/internal/kube/replica"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
@@ -80,6 +81,8 @@ type Cluster struct {
 	// read.
 	APIServices     []APIService
 	APIServicesSeen bool
+	// Obstacle keeps a controller from carrying Rollouts out that is to.
+	Obstacle release.Obstacle
 	// Sidecars is what there is of sidecars; nil if the controller makes none.
 	Sidecars *Sidecars
 	// Roles is what is wrong with rules about Traffic Metrics.
@@ -117,6 +120,8 @@ type Controller struct {
 	// TrafficMetrics says that it serves them. Prometheus is the one that it asks; empty if it reads proxies itself.
 	TrafficMetrics bool
 	Prometheus     string
+	// Rollouts says that it is to carry Rollouts out.
+	Rollouts bool
 	// Sidecars are the settings of those that it puts into pods; nil if it does not. Authority is the Secret whose
 	// authority signs their identities; empty if it is the controller's own.
 	Sidecars  *inject.Settings
@@ -188,6 +193,9 @@ func Read(ctx context.Context, c *kube.Client, in Input, o Options) (*Cluster, e
 		if err := r.apiServices(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if err := r.rollouts(ctx); err != nil {
+		return nil, err
 	}
 	if err := r.unwatched(ctx, in); err != nil {
 		return nil, err
@@ -278,6 +286,7 @@ func describe(d *appsv1.Deployment) *Controller {
 			}
 			c.mesh(arg)
 			c.TrafficMetrics = c.TrafficMetrics || arg == "--traffic-metrics" || arg == "--traffic-metrics=true"
+			c.Rollouts = c.Rollouts || arg == "--rollouts" || arg == "--rollouts=true"
 			c.Elects = c.Elects && arg != "--leader-elect=false"
 			if names, ok := strings.CutPrefix(arg, "--namespaces="); ok {
 				c.Namespaces = append(c.Namespaces, strings.Split(names, ",")...)

@@ -31,6 +31,7 @@ const (
 	CodeSidecarRefused = "WR722"
 	CodeSidecarless    = "WR723"
 	CodeSidecarState   = "WR724"
+	CodeRollouts       = "WR725"
 )
 
 // Codes documents them, in order.
@@ -103,6 +104,10 @@ var codes = []resource.Code{
 		Meaning: "Sidecars of a namespace are not connected to the controller, serve an old configuration, could not apply the newest one or cannot be sent all of it (an error), or have a certificate that should have been renewed (an error once it has ended). " +
 			"It is a note for those of another image than new pods get.",
 		Fix: "See what the message says."},
+	{ID: CodeRollouts, Severity: resource.Warning, Title: "Rollouts not carried out",
+		Meaning: "The controller is to carry Rollouts out (rollouts.enabled) and does not: OpenKruise's own controller is installed, so that two would write the same objects; or the API server does not have the kind. " +
+			"A release that was under way stays where it was, and goes on when nothing is in the way any more.",
+		Fix: "Keep one of the two controllers: set rollouts.enabled to false, or remove OpenKruise Rollouts with its definitions except that of Rollouts."},
 	{ID: CodeNotSeen, Severity: resource.Info, Title: "not checked",
 		Meaning: "You may not read something that the command checks. The rest was checked.",
 		Fix:     "Ask for the right to read it."},

@@ -26,6 +26,7 @@ func (c *Cluster) Findings(in Input, controllerName string) []resource.Finding {
 	j.controller()
 	j.conversions()
 	j.traffic()
+	j.rollouts()
 	j.sidecars(time.Now())
 	j.classes(in.Set, controllerName)
 	for _, name := range slices.Sorted(maps.Keys(c.Gateways)) {

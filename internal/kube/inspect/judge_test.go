@@ -22,6 +22,7 @@ import (
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/kube/access"
 	"github.com/weirmesh/weir/internal/kube/infra"
+	"github.com/weirmesh/weir/internal/kube/release"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/resource/rules"
@@ -178,7 +179,12 @@ func TestFindings(t *testing.T) {
 		"conversion unserved": conversion(func(c *Conversion) {
 			c.Converted, c.Unserved, c.Webhook, c.Bundle = nil, []string{"v1alpha1"}, false, nil
 		}),
-		"no class": func(_ *Cluster, in *Input) { in.Set.GatewayClasses, in.Statuses = nil, in.Statuses[:1] },
+		"rollouts good": func(c *Cluster, _ *Input) { c.Controller.Rollouts = true },
+		"rollouts of OpenKruise": func(c *Cluster, _ *Input) {
+			c.Controller.Rollouts, c.Obstacle = true, release.OpenKruise
+		},
+		"rollouts undefined": func(c *Cluster, _ *Input) { c.Controller.Rollouts, c.Obstacle = true, release.Undefined },
+		"no class":           func(_ *Cluster, in *Input) { in.Set.GatewayClasses, in.Statuses = nil, in.Statuses[:1] },
 		"class ends": func(_ *Cluster, in *Input) {
 			in.Set.GatewayClasses[0].DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
 		},

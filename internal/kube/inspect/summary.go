@@ -19,6 +19,8 @@ type Summary struct {
 	Controller *ControllerSummary `json:"controller,omitempty"`
 	// Traffic is how the controller serves Traffic Metrics.
 	Traffic *TrafficSummary `json:"traffic,omitempty"`
+	// Rollouts is whether the controller carries them out; left out if it is not to.
+	Rollouts *RolloutSummary `json:"rollouts,omitempty"`
 	// Sidecars is how those of pods stand; left out if the controller makes none.
 	Sidecars *SidecarSummary `json:"sidecars,omitempty"`
 	Gateways int             `json:"gateways"`
@@ -63,6 +65,7 @@ func (c *Cluster) Summary() *Summary {
 	if d := c.Controller; d != nil {
 		s.Controller = &ControllerSummary{d.Namespace, d.Name, d.Image, d.Ready, d.Replicas, d.Leader}
 		s.Traffic = c.trafficSummary()
+		s.Rollouts = c.rolloutSummary()
 		s.Sidecars = c.sidecarSummary(time.Now())
 	}
 	for _, g := range c.Gateways {
@@ -78,7 +81,7 @@ func (c *Cluster) Summary() *Summary {
 	return s
 }
 
-// String has a line each for Gateway API, the controller, Traffic Metrics, sidecars and the Gateways.
+// String has a line each for Gateway API, the controller, Traffic Metrics, Rollouts, sidecars and the Gateways.
 func (s *Summary) String() string {
 	var b strings.Builder
 	release := cmp.Or(s.GatewayAPI, "of an unknown release")
@@ -102,6 +105,9 @@ func (s *Summary) String() string {
 	}
 	if s.Traffic != nil {
 		fmt.Fprintf(&b, "traffic      %s\n", s.Traffic)
+	}
+	if s.Rollouts != nil {
+		fmt.Fprintf(&b, "rollouts     %s\n", s.Rollouts)
 	}
 	if s.Sidecars != nil {
 		fmt.Fprintf(&b, "sidecars     %s\n", s.Sidecars)

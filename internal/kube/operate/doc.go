@@ -67,8 +67,8 @@ func (c *Cluster) Close() { c.http.CloseIdleConnections() }
 func (c *Cluster) away(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
-	why, err := release.Obstacle(ctx, c.client)
-	return why, c.plain(err)
+	why, err := release.FindObstacle(ctx, c.client)
+	return why.String(), c.plain(err)
 }
 
 // plain is an error for the user: what the API server says, or that it does not answer.

@@ -14,12 +14,12 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,11 +41,10 @@ var (
 
 const shop = `
 apiVersion: apps/v1
-kind: Deployment
+kind: KIND
 metadata: {name: web, uid: d, labels: {team: shop}}
 spec:
-  replicas: 4
-  strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}
+  SPEC
   selector: {matchLabels: {app: web}}
   template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: v1}]}}
 ---
@@ -63,14 +62,15 @@ apiVersion: rollouts.kruise.io/v1beta1
 kind: Rollout
 metadata: {name: web, uid: r}
 spec:
-  workloadRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  workloadRef: {apiVersion: apps/v1, kind: KIND, name: web}
   strategy: {STYLE trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [STEPS]}}
 `
 
-// toy is a cluster in memory: Deployments and ReplicaSets have the pods that they are to have, one each slow, and
+// toy is a cluster in memory: workloads and ReplicaSets have the pods that they are to have, ReplicaSets one each slow, and
 // Services their endpoints.
 type toy struct {
 	*testing.T
+	kind    schema.GroupVersionKind // of the workload
 	objects map[edit.Key]*unstructured.Unstructured
 	version int64
 	slow    time.Duration
@@ -94,10 +94,14 @@ type toy struct {
 // newToy is a cluster with a shop, whose versions are released as a canary. It has to be within a bubble of synctest.
 func newToy(t *testing.T, steps string) *toy { return newToyOf(t, "canary: {", steps) }
 
-// newToyOf has a strategy that begins in this way.
+// newToyOf has a Deployment, and a strategy that begins in this way.
 func newToyOf(t *testing.T, style, steps string) *toy {
-	c := &toy{T: t, objects: map[edit.Key]*unstructured.Unstructured{}, left: -1, killed: map[string]bool{}, tended: time.Now()}
-	for text := range strings.SplitSeq(strings.NewReplacer("STYLE", style, "STEPS", steps).Replace(shop), "\n---\n") {
+	return newToyFor(t, "Deployment", style, steps)
+}
+
+func newToyFor(t *testing.T, kind, style, steps string) *toy {
+	c := &toy{T: t, kind: appsv1.SchemeGroupVersion.WithKind(kind), objects: map[edit.Key]*unstructured.Unstructured{}, left: -1, killed: map[string]bool{}, tended: time.Now()}
+	for text := range strings.SplitSeq(strings.NewReplacer("STYLE", style, "STEPS", steps, "KIND", kind, "SPEC", specs[kind]).Replace(shop), "\n---\n") {
 		u := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
 			t.Fatal(err)
@@ -184,18 +188,6 @@ func (c *toy) edit(kind schema.GroupVersionKind, do func(u *unstructured.Unstruc
 	c.tend()
 }
 
-// release gives the Deployment another image, and holds it, as the admission webhook does.
-func (c *toy) release(image string) {
-	c.edit(deploymentKind, func(u *unstructured.Unstructured) {
-		spec := u.Object["spec"].(map[string]any)
-		setImage(u, image)
-		spec["paused"] = true
-		labels := u.GetLabels()
-		labels["rollouts.weirmesh.github.io/held"] = "unpaused"
-		u.SetLabels(labels)
-	})
-}
-
 func (c *toy) approve() {
 	c.edit(rolloutKind, func(u *unstructured.Unstructured) {
 		_ = unstructured.SetNestedField(u.Object, string(rollouts.StepReady), "status", "currentStepState")
@@ -211,7 +203,7 @@ func (c *toy) approve() {
 func (c *toy) written() string {
 	var all []string
 	for _, k := range slices.SortedFunc(maps.Keys(c.objects), func(a, b edit.Key) int { return compare(a.String(), b.String()) }) {
-		if k.Kind == "ReplicaSet" || k.Kind == "Rollout" {
+		if slices.Contains([]string{"ReplicaSet", "Rollout", "Pod", "ControllerRevision"}, k.Kind) {
 			continue
 		}
 		u := c.objects[k].DeepCopy()
@@ -249,6 +241,9 @@ func (c *toy) tend() {
 	}
 	for _, k := range slices.Collect(maps.Keys(c.objects)) {
 		u := c.objects[k]
+		if k.Kind == "StatefulSet" || k.Kind == "DaemonSet" {
+			c.replacePods(u)
+		}
 		if k.Kind != "Deployment" {
 			continue
 		}
@@ -377,51 +372,13 @@ func (c *toy) List(_ context.Context, exemplar client.Object, _ string, into cli
 		var o client.ListOptions
 		o.ApplyOptions(options)
 		for k, u := range c.objects {
-			if k.Kind == "Service" && o.LabelSelector.Matches(labelsOf{discoveryv1.LabelServiceName: k.Name}) {
-				selector, _, _ := unstructured.NestedStringMap(u.Object, "spec", "selector")
-				into.Items = append(into.Items, c.endpoints(k.Name, selector[appsv1.DefaultDeploymentUniqueLabelKey]))
+			if k.Kind == "Service" && o.LabelSelector.Matches(labels.Set{discoveryv1.LabelServiceName: k.Name}) {
+				into.Items = append(into.Items, c.endpoints(u))
 			}
 		}
 		return nil
 	}
 	return fmt.Errorf("no lists of %T", exemplar)
-}
-
-// labelsOf are labels.
-type labelsOf map[string]string
-
-func (l labelsOf) Has(label string) bool              { _, ok := l[label]; return ok }
-func (l labelsOf) Get(label string) string            { return l[label] }
-func (l labelsOf) Lookup(label string) (string, bool) { v, ok := l[label]; return v, ok }
-
-func (c *toy) endpoints(service, hash string) discoveryv1.EndpointSlice {
-	slice := discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: service, Namespace: "default"}}
-	for k, u := range c.objects {
-		if its := u.GetLabels()[appsv1.DefaultDeploymentUniqueLabelKey]; k.Kind == "ReplicaSet" && (hash == "" || its == hash) {
-			n, _, _ := unstructured.NestedInt64(u.Object, "status", "availableReplicas")
-			for i := range n {
-				slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprint(its, "-", i)}})
-			}
-		}
-	}
-	return slice
-}
-
-func (c *toy) Owned(_ context.Context, _ client.Object, _, uid string, into client.ObjectList) error {
-	list, ok := into.(*appsv1.ReplicaSetList)
-	if !ok {
-		return fmt.Errorf("no lists of %T", into)
-	}
-	for k, u := range c.objects {
-		if ref := metav1.GetControllerOfNoCopy(u); k.Kind == "ReplicaSet" && ref != nil && string(ref.UID) == uid {
-			var rs appsv1.ReplicaSet
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &rs); err != nil {
-				return err
-			}
-			list.Items = append(list.Items, rs)
-		}
-	}
-	return nil
 }
 
 // current is the object in whose place another version comes, if that was made of it.
@@ -495,5 +452,3 @@ func (c *toy) Scale(_ context.Context, rs *appsv1.ReplicaSet, replicas int32, _ 
 		return nil
 	})
 }
-
-func (c *toy) Evict(context.Context, *corev1.Pod) error { return errors.New("no pods") }

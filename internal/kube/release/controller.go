@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -30,8 +31,9 @@ const (
 	workers = 8
 	// retryLeast and retryMost bound the wait after a failure.
 	retryLeast, retryMost = 100 * time.Millisecond, 30 * time.Second
-	// look is how often the API server is asked whether there are Rollouts, and whether OpenKruise carries them out.
-	look = 15 * time.Second
+	// Look is how often the API server is asked whether there are Rollouts, and whether OpenKruise carries them out, unless
+	// something else is said: two small requests, and as long two controllers may write the same objects.
+	Look = 5 * time.Second
 	// idle is how long nothing of a Rollout that is being released goes unseen, though nobody told of a change.
 	idle = 30 * time.Second
 )
@@ -48,6 +50,8 @@ type Controller struct {
 	// Counted counts the requests of a step that is in force; it is nil, or returns nil, if nobody counts them. What its
 	// error says stays in the log: it may have addresses that are nobody's business.
 	Counted func(ctx context.Context, c Count) (*rollout.Shared, error)
+	// Look is how often the API server is asked what may be in the way; the constant Look if it is zero.
+	Look time.Duration
 	// Instance is the name of this process in Events.
 	Instance string
 	Logger   *slog.Logger
@@ -69,7 +73,7 @@ type Controller struct {
 	told map[types.NamespacedName]time.Time
 	// obstructions are what keeps Rollouts from being carried on, of those that are.
 	obstructions map[types.NamespacedName]obstruction
-	away         string // why nothing is carried out; empty if it is
+	away         Obstacle // why nothing is carried out; empty if it is, and before that is known
 }
 
 // cluster has the objects of users; *edit.Objects is one.
@@ -102,62 +106,55 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.events = newEvents(c, written.Add)
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
+	defer func() { c.mu.Lock(); c.away = ""; c.mu.Unlock() }() // another process may do it
 	defer wait.Wait()
 	defer cancel()
 	wait.Go(func() { written.Run(ctx) })
 	for {
-		why, err := Obstacle(ctx, c.Client)
+		why, err := FindObstacle(ctx, c.Client)
 		if err != nil && ctx.Err() == nil {
 			c.Logger.Warn("it is not known whether there are Rollouts to carry out; trying again", "error", err)
 		}
 		if err == nil {
-			c.stand(why)
-			if why == "" {
-				if err := c.carry(ctx); err != nil {
+			if c.stand(why); why == "" {
+				if why, err = c.carry(ctx); err != nil {
 					return err
 				}
+				c.stand(why)
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if !c.pause(ctx) {
 			return nil
-		case <-time.After(look):
 		}
 	}
 }
 
-// Away says why Rollouts are not carried out; empty if they are.
-func (c *Controller) Away() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.away
+// pause waits until it is time to look again; false if ctx ends.
+func (c *Controller) pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(cmp.Or(c.Look, Look)):
+		return true
+	}
 }
 
-func (c *Controller) stand(why string) {
+// stand notes why nothing is carried out; empty if it is.
+func (c *Controller) stand(why Obstacle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if why != c.away && why != "" {
-		c.Logger.Info("Rollouts are not carried out", "reason", why)
+	switch {
+	case why == c.away:
+	case why != "":
+		c.Logger.Warn("Rollouts are not carried out", "reason", why.String())
+	default:
+		c.Logger.Info("nothing is in the way any more of carrying Rollouts out")
 	}
 	c.away = why
 }
 
-// Obstacle says why Rollouts of a cluster cannot be carried out; empty if they can.
-func Obstacle(ctx context.Context, c *kube.Client) (why string, err error) {
-	kinds, err := c.Serves(ctx, rollouts.Group)
-	switch {
-	case err != nil:
-		return "", err
-	case kinds["BatchRelease"]:
-		return "OpenKruise Rollouts is installed, and carries them out: the API server has its kind BatchRelease", nil
-	case !kinds["Rollout"]:
-		return "the definition of Rollouts is not installed", nil
-	}
-	return "", nil
-}
-
-// carry carries Rollouts out until ctx ends or an obstacle comes.
-func (c *Controller) carry(ctx context.Context) error {
+// carry carries Rollouts out until ctx ends or an obstacle comes, which it returns.
+func (c *Controller) carry(ctx context.Context) (Obstacle, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.forget()
@@ -166,7 +163,7 @@ func (c *Controller) carry(ctx context.Context) error {
 	c.turns, c.queue = turns, newQueue(turns)
 	objects, err := edit.New(c.Client, c.Namespaces, c.changed)
 	if err != nil {
-		return err
+		return "", err
 	}
 	c.objects = named{objects}
 	var wait sync.WaitGroup
@@ -176,34 +173,21 @@ func (c *Controller) carry(ctx context.Context) error {
 	wait.Go(func() { _ = objects.Run(ctx) })
 	exemplar := &unstructured.Unstructured{}
 	exemplar.SetGroupVersionKind(rolloutKind)
-	for {
-		err := objects.Follow(ctx, exemplar, "")
-		if err == nil {
-			break
+	if err := objects.Follow(ctx, exemplar, ""); err != nil {
+		if ctx.Err() == nil {
+			c.Logger.Warn("Rollouts cannot be read; trying again", "error", err)
 		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		c.Logger.Warn("Rollouts cannot be read; trying again", "error", err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(time.Second):
-		}
+		return "", nil // their definition may have gone
 	}
 	for range workers {
 		wait.Go(func() { c.work(ctx) })
 	}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(look):
-		}
-		if why, err := Obstacle(ctx, c.Client); err == nil && why != "" {
-			return nil
+	for c.pause(ctx) {
+		if why, err := FindObstacle(ctx, c.Client); err == nil && why != "" {
+			return why, nil
 		}
 	}
+	return "", nil
 }
 
 // forget begins with nothing known.

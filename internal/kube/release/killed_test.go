@@ -37,7 +37,7 @@ var endings = map[string]func(c *toy) (image string){
 		return "v2"
 	},
 	"rolled back": func(c *toy) string {
-		c.edit(deploymentKind, func(u *unstructured.Unstructured) { setImage(u, "v1") })
+		c.edit(c.kind, func(u *unstructured.Unstructured) { setImage(u, "v1") })
 		c.run(c.healthy)
 		return "v1"
 	},
@@ -49,9 +49,9 @@ var endings = map[string]func(c *toy) (image string){
 			u.SetAnnotations(all)
 		})
 		c.run(c.healthy)
-		c.edit(deploymentKind, func(u *unstructured.Unstructured) { setImage(u, "v1") })
+		c.edit(c.kind, func(u *unstructured.Unstructured) { setImage(u, "v1") })
 		c.run(func() bool {
-			return c.objects[c.key(deploymentKind)].GetLabels()["rollouts.weirmesh.github.io/held"] == ""
+			return c.objects[c.key(c.kind)].GetLabels()["rollouts.weirmesh.github.io/held"] == ""
 		})
 		c.run(func() bool { // until nothing but the annotation is left
 			return c.healthy() && len(c.objects[c.key(rolloutKind)].GetAnnotations()) == 1
@@ -90,16 +90,18 @@ var endings = map[string]func(c *toy) (image string){
 }
 
 // TestAControllerMayBeKilledInEveryState kills it at each write of a release, in the short form at two of each kind, before it and after,
-// whatever the style and the end: the next one goes on, and at the end everything is as its user wrote it. Among the states in
+// whatever the kind of workload, the style and the end: the next one goes on, and at the end everything is as its user wrote it. Among the states in
 // which it is killed are all that are stored: the other finalising steps are done together with those before them.
 func TestAControllerMayBeKilledInEveryState(t *testing.T) {
 	killed := map[string]bool{}
-	styles := map[string]string{
-		"partition": "canary: {", "extra pods": "canary: {enableExtraWorkloadForCanary: true, ", "blue-green": "blueGreen: {",
+	const canary = "canary: {"
+	styles := map[string]struct{ kind, text string }{
+		"partition": {"Deployment", canary}, "extra pods": {"Deployment", "canary: {enableExtraWorkloadForCanary: true, "}, "blue-green": {"Deployment", "blueGreen: {"},
+		"a StatefulSet": {"StatefulSet", canary}, "a DaemonSet": {"DaemonSet", canary},
 	}
 	cases := 0
 	for _, style := range slices.Sorted(maps.Keys(styles)) {
-		text := styles[style]
+		kind, text := styles[style].kind, styles[style].text
 		for _, ending := range slices.Sorted(maps.Keys(endings)) {
 			if style == "blue-green" && ending == "replaced" {
 				continue // it takes no other version midway
@@ -107,12 +109,12 @@ func TestAControllerMayBeKilledInEveryState(t *testing.T) {
 			t.Run(style+", "+ending, func(t *testing.T) {
 				if cases++; testing.Short() {
 					for i := range 2 {
-						killedAt(t, text, 1+(cases+10*i)%20, (cases+i)%2 == 0, endings[ending], killed)
+						killedAt(t, kind, text, 1+(cases+10*i)%20, (cases+i)%2 == 0, endings[ending], killed)
 					}
 					return
 				}
 				for _, after := range []bool{false, true} {
-					for at := 1; killedAt(t, text, at, after, endings[ending], killed) && !t.Failed(); at++ {
+					for at := 1; killedAt(t, kind, text, at, after, endings[ending], killed) && !t.Failed(); at++ {
 					}
 				}
 			})
@@ -133,10 +135,10 @@ func TestAControllerMayBeKilledInEveryState(t *testing.T) {
 	}
 }
 
-// killedAt has a release of a style come to an end, while the controller is killed at one write. It is false if there are not so many.
-func killedAt(t *testing.T, style string, at int, after bool, end func(c *toy) string, states map[string]bool) (killed bool) {
+// killedAt has a release of a kind of workload and a style come to an end, while the controller is killed at one write. It is false if there are not so many.
+func killedAt(t *testing.T, kind, style string, at int, after bool, end func(c *toy) string, states map[string]bool) (killed bool) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newToyOf(t, style, "{traffic: 10%, replicas: 1}, {traffic: 50%, replicas: 2}")
+		c := newToyFor(t, kind, style, "{traffic: 10%, replicas: 1}, {traffic: 50%, replicas: 2}")
 		c.counted = func(_ context.Context, of Count) (*rollout.Shared, error) {
 			if time.Since(of.Since) < 3*time.Second {
 				return &rollout.Shared{Unknown: "they are being read"}, nil
@@ -153,10 +155,10 @@ func killedAt(t *testing.T, style string, at int, after bool, end func(c *toy) s
 		killed = c.left <= 0
 		maps.Copy(states, c.killed)
 		c.left = -1
-		if got := imageOf(c.objects[c.key(deploymentKind)]); got != image {
+		if got := imageOf(c.objects[c.key(c.kind)]); got != image {
 			t.Errorf("killed at write %d (after it: %t): the image is %s, want %s", at, after, got, image)
 		}
-		c.edit(deploymentKind, func(u *unstructured.Unstructured) { setImage(u, "v1") })
+		c.edit(c.kind, func(u *unstructured.Unstructured) { setImage(u, "v1") })
 		if now := c.written(); now != before {
 			t.Errorf("killed at write %d (after it: %t): afterwards there is\n%s\nbefore\n%s", at, after, now, before)
 		}

@@ -17,7 +17,9 @@ const maxShown = 1000
 
 // Stats is how releases stand, for metrics.
 type Stats struct {
-	// Carrying means that this process carries Rollouts out; the other fields are empty if it does not.
+	// Away is why this process carries no Rollouts out, though it is its turn to; empty if it does, or it is not.
+	Away Obstacle
+	// Carrying means that this process carries Rollouts out; the fields below are empty if it does not.
 	Carrying bool
 	// Rollouts are at most a thousand of those that are valid, in no order; Unshown is how many more there are.
 	Rollouts []Standing
@@ -129,7 +131,7 @@ func (c *Controller) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.stats.carrying {
-		return Stats{}
+		return Stats{Away: c.away}
 	}
 	s := Stats{Carrying: true, Unshown: len(c.stats.standing) - c.stats.shown, Passed: maps.Clone(c.stats.passed), Failed: c.stats.failed, Unmeasured: c.stats.unmeasured}
 	for _, one := range c.stats.standing {

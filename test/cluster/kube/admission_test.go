@@ -113,7 +113,10 @@ func admits(t *testing.T, before func(client.Client)) *admitted {
 	}
 	a.rollouts = &admission.Rollouts{List: list.List, Find: list.Find}
 	conversions := &conversion.Handler{Kinds: rollouts.Kinds()}
-	known := &admission.Known{Client: c, Obstacle: func(ctx context.Context) (string, error) { return release.Obstacle(ctx, c) }, Logger: logger(t)}
+	known := &admission.Known{Client: c, Look: 200 * time.Millisecond, Logger: logger(t), Obstacle: func(ctx context.Context) (string, error) {
+		why, err := release.FindObstacle(ctx, c)
+		return why.String(), err
+	}}
 	workloads := &admission.Workloads{Rollouts: known.Rollouts}
 	reviews := &webhook.Reviews{Paths: map[string]webhook.Answer{
 		conversion.Path: conversions.Answer, admission.RolloutsPath: a.rollouts.Answer, admission.WorkloadsPath: workloads.Answer,
@@ -498,6 +501,29 @@ func (a *admitted) mark() {
 	}
 }
 
+// besideOpenKruise holds that something becomes so when OpenKruise's own controller of Rollouts comes, and when it is gone.
+func besideOpenKruise(t *testing.T, becomes func(there bool) error) {
+	t.Helper()
+	yes := true
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: named("", "batchreleases."+rollouts.Group), Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+		Group: rollouts.Group, Scope: apiextensionsv1.NamespaceScoped,
+		Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: "BatchRelease", ListKind: "BatchReleaseList", Plural: "batchreleases", Singular: "batchrelease"},
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1beta1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{
+			OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &yes},
+		}}},
+	}}
+	create(t, crd)
+	if err := within(t.Context(), func() error { return becomes(true) }); err != nil {
+		t.Error(err)
+	}
+	if err := admin.Delete(t.Context(), crd); err != nil {
+		t.Fatal(err)
+	}
+	if err := within(t.Context(), func() error { return becomes(false) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestWorkloadsAreHeldAsTheyAreStored has a user who applies Deployments that Rollouts release; then the controller goes away.
 func TestWorkloadsAreHeldAsTheyAreStored(t *testing.T) {
 	ns, ctx := namespace(t), t.Context()
@@ -531,6 +557,13 @@ func TestWorkloadsAreHeldAsTheyAreStored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	besideOpenKruise(t, func(there bool) error {
+		u := web.DeepCopy()
+		if err := a.client.Patch(ctx, u, merge(next), client.DryRunAll); err != nil || paused(u) == there {
+			return fmt.Errorf("held: %t, though OpenKruise is there: %t, %v", paused(u), there, err)
+		}
+		return nil
+	})
 	patch := func(c client.Client, u *unstructured.Unstructured, text string) error {
 		return c.Patch(ctx, u, merge(text))
 	}

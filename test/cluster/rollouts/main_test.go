@@ -28,6 +28,7 @@ import (
 	"github.com/weirmesh/weir/test/cluster/apiserver"
 	"github.com/weirmesh/weir/test/cluster/components"
 	"github.com/weirmesh/weir/test/cluster/process"
+	"github.com/weirmesh/weir/test/weirtest"
 )
 
 func init() { resource.CheckRules(rules.Compile) }
@@ -42,6 +43,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	weirtest.StandIn()
 	if os.Getenv(carrierFor) != "" {
 		if err := carrier(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -95,13 +97,18 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 			return 1, fmt.Errorf("%s: %w", file, err)
 		}
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
-	if err := admin.Create(ctx, node); err != nil {
-		return 1, err
-	}
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	if err := admin.Status().Update(ctx, node); err != nil {
-		return 1, err
+	for i := range nodesThere {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
+		if i > 0 {
+			node.Name += fmt.Sprint("-", i)
+		}
+		if err := admin.Create(ctx, node); err != nil {
+			return 1, err
+		}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		if err := admin.Status().Update(ctx, node); err != nil {
+			return 1, err
+		}
 	}
 	// It has all rights, as there are no service accounts whose it could have.
 	manager, err := process.Start(filepath.Join(dir, "controller-manager.log"), programs.Path(components.ControllerManager),

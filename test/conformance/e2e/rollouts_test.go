@@ -285,15 +285,78 @@ func TestABlueGreenRelease(t *testing.T) {
 	l.end(t)
 }
 
+// TestACanaryOfExtraPods leaves all stable pods until the end, and stops as long as its user has paused it, whoever approves the step.
+func TestACanaryOfExtraPods(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a canary of pods that replace others shows most of it")
+	}
+	t.Parallel()
+	w, url := newRollout(t, "Deployment", "replicas: 3", `{canary: {enableExtraWorkloadForCanary: true, trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [
+    {traffic: 20%, replicas: 1}, {traffic: 50%, replicas: 2}]}}`)
+	before := w.written()
+	paused := func(yes bool) {
+		t.Helper()
+		w.kubectl("", "patch", "rollout", "web", "--type=merge", "--patch", fmt.Sprintf(`{"spec":{"strategy":{"paused":%t}}}`, yes))
+	}
+	l := startLoad(t, url)
+	w.release("v2")
+	w.phase("Progressing", 1)
+	if of := w.pods(); of["v1"] != 3 || of["v2"] != 1 {
+		t.Errorf("step 1 has %v pods, want 3 of v1 and 1 of v2", of)
+	}
+	paused(true)
+	w.approve()
+	w.watched("rollout/web", func(text []byte) error {
+		if !strings.Contains(string(text), "The Rollout is paused.") {
+			return fmt.Errorf("it does not say that it is paused: %s", text)
+		}
+		return nil
+	})
+	l.more(600)
+	if r := w.rollout(); r.Status.CurrentStepIndex != 1 {
+		t.Errorf("though it is paused, the Rollout is %+v", r.Status)
+	}
+	paused(false)
+	w.phase("Progressing", 2)
+	if of := w.pods(); of["v1"] != 3 || of["v2"] != 2 {
+		t.Errorf("step 2 has %v pods, want 3 of v1 and 2 of v2", of)
+	}
+	w.approve()
+	w.phase("Healthy", 0)
+	w.kubectl("", "rollout", "status", "deployment/web", fmt.Sprintf("--timeout=%s", patience))
+	w.eventually(func() error {
+		if after := strings.ReplaceAll(w.written(), "v2=0.0.0.0", "v1=0.0.0.0"); after != before {
+			return fmt.Errorf("it is not as it was:\n%s\nwas\n%s", after, before)
+		}
+		return nil
+	})
+	if got := w.shares(url, 20); got["v2"] != 20 {
+		t.Errorf("at the end: %v", got)
+	}
+	l.end(t)
+}
+
+// budget is a PodDisruptionBudget of the pods: so many have to be available.
+func (w *world) budget(available int) {
+	w.Helper()
+	w.apply(fmt.Sprintf(`
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec: {minAvailable: %d, selector: {matchLabels: {app: web}}}
+`, available))
+}
+
 // TestACanaryOfAStatefulSet replaces its pods from the last one on, goes back midway, and releases another version to its end,
-// under load.
+// under load. A step back needs a pod evicted, which waits as long as a PodDisruptionBudget forbids it; an autoscaler makes a pod more
+// within a step.
 func TestACanaryOfAStatefulSet(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a canary of a Deployment shows it")
 	}
 	t.Parallel()
 	w, url := newRollout(t, "StatefulSet", "replicas: 3\n  serviceName: web\n  podManagementPolicy: Parallel", `{canary: {trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [
-    {traffic: 30%, replicas: 1}, {traffic: 100%, replicas: 100%}]}}`)
+    {traffic: 30%, replicas: 1}, {traffic: 60%, replicas: 2}, {traffic: 100%, replicas: 100%}]}}`)
 	before := w.writtenOf("statefulset")
 	same := func(version string) {
 		w.Helper()
@@ -319,12 +382,47 @@ func TestACanaryOfAStatefulSet(t *testing.T) {
 	w.releaseOf("statefulset", "v3")
 	w.phase("Progressing", 1)
 	w.approve()
+	w.phase("Progressing", 2)
+	w.budget(3)
+	w.jump(1)
+	w.told("EvictionForbidden", "disruption budget")
+	if of := w.pods(); of["v3"] != 2 {
+		t.Errorf("%v pods, want still 2 of v3", of)
+	}
+	w.budget(2)
+	w.phase("Progressing", 1)
+	w.eventually(func() error {
+		if of := w.pods(); of["v1"] != 2 || of["v3"] != 1 {
+			return fmt.Errorf("step 1 has %v pods, want 2 of v1 and 1 of v3", of)
+		}
+		return nil
+	})
+	w.apply(`
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: web}
+  minReplicas: 4
+  maxReplicas: 5
+  metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}]
+`)
+	w.eventually(func() error {
+		if of := w.pods(); of["v1"] != 3 || of["v3"] != 1 {
+			return fmt.Errorf("scaled within step 1 there are %v pods, want 3 of v1 and 1 of v3", of)
+		}
+		return nil
+	})
+	w.approve()
+	w.phase("Progressing", 2)
+	w.approve()
 	w.phase("Healthy", 0)
+	before = strings.Replace(before, `"replicas": 3`, `"replicas": 4`, 1)
 	same("v3")
 	l.end(t)
 }
 
-// TestACanaryOfADaemonSet replaces its pod, of which there is one on a single node.
+// TestACanaryOfADaemonSet replaces its pod, of which there is one on a single node, when a PodDisruptionBudget permits it.
 func TestACanaryOfADaemonSet(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a canary of a Deployment shows it")
@@ -333,7 +431,11 @@ func TestACanaryOfADaemonSet(t *testing.T) {
 	w, url := newRollout(t, "DaemonSet", "updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 1}}", `{canary: {trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [
     {matches: [{headers: [{name: x-beta, value: "yes"}]}], replicas: 1}, {traffic: 100%, replicas: 100%}]}}`)
 	before := w.writtenOf("daemonset")
+	w.budget(1)
 	w.releaseOf("daemonset", "v2")
+	w.told("EvictionForbidden", "disruption budget")
+	w.answers(url, http.StatusOK, "v1")
+	w.budget(0)
 	w.phase("Progressing", 1)
 	w.approve()
 	w.phase("Healthy", 0)
