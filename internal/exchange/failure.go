@@ -176,6 +176,8 @@ func ConnectFailure(err error) *Failure {
 		switch ce.Reason {
 		case upstream.ConnectRefused, upstream.ConnectUnreachable, upstream.ConnectUnresolved:
 			f.unreached, f.free = true, true
+		case upstream.ConnectFailed: // such as an end before the first settings of HTTP/2
+			f.unreached = true
 		}
 	}
 	return f

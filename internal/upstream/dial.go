@@ -114,6 +114,7 @@ func (e *Endpoint) connect(ctx context.Context, config *tls.Config, from clienta
 	nc, wire, until, err = e.handshake(ctx, config, from)
 	slow.Stop()
 	if err == nil {
+		e.reached(false)
 		return nc, wire, until, nil
 	}
 	e.dialFails.Add(1)
@@ -125,6 +126,9 @@ func (e *Endpoint) connect(ctx context.Context, config *tls.Config, from clienta
 	var te *TLSError
 	ourFault := errors.As(err, &ce) && (ce.Reason == ConnectLocal || ce.Timeout && e.set.opt.Strained()) ||
 		errors.As(err, &te) && te.Reason == TLSConfig
+	if !ourFault {
+		e.unreached(false)
+	}
 	if !counted.Swap(true) && !ourFault {
 		e.Failed()
 	}
