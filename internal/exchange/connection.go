@@ -239,11 +239,12 @@ func (c *Connection) connect(snap *Snapshot, b *Backend) *Failure {
 			return f
 		}
 		c.pipe.Logger.Debug("connect failed", "endpoint", e.Address, "error", err)
-		if c.Aborted() {
+		if f.final || c.Aborted() {
 			return f
 		}
 		wait := time.Duration(0)
-		if f.Refused() || f.unreached && e.Meshed() {
+		if c.Peer.Meshed() { // a proxy in front waits itself
+		} else if f.Refused() || f.unreached && e.Meshed() {
 			wait = e.ConnectTimeout()
 		}
 		if e = search.Next(c.pipe, snap, b.Service, e, wait); e == nil || c.Aborted() {
