@@ -154,7 +154,7 @@ func (r *relay) say(word byte) bool {
 func (r *relay) refuse() {
 	if f := r.Cause(); !r.word || f == nil {
 		r.cut()
-	} else if f.Absent() {
+	} else if f.Absent() || f.Reason == telemetry.Draining {
 		r.say(model.WordAway)
 	} else {
 		r.say(model.WordDenied)
