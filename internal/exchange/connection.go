@@ -215,8 +215,11 @@ func (c *Connection) connect(snap *Snapshot, b *Backend) *Failure {
 	if b.Service.Meant() {
 		return c.connectMeant(b)
 	}
-	var search Search
+	search := Search{Wanted: c}
 	e := b.Service.Pick(nil)
+	if e == nil && len(b.Service.Endpoints()) == 0 {
+		e = search.Next(c.pipe, snap, b.Service, nil, b.Service.ConnectTimeout())
+	}
 	if e == nil {
 		return AsFailure(Nowhere(b.Service))
 	}
@@ -236,11 +239,12 @@ func (c *Connection) connect(snap *Snapshot, b *Backend) *Failure {
 			return f
 		}
 		c.pipe.Logger.Debug("connect failed", "endpoint", e.Address, "error", err)
-		if c.Aborted() {
+		if f.final || c.Aborted() {
 			return f
 		}
 		wait := time.Duration(0)
-		if f.Refused() {
+		if c.Peer.Meshed() { // a proxy in front waits itself
+		} else if f.Refused() || f.unreached && e.Meshed() {
 			wait = e.ConnectTimeout()
 		}
 		if e = search.Next(c.pipe, snap, b.Service, e, wait); e == nil || c.Aborted() {
@@ -329,6 +333,9 @@ func (c *Connection) Aborted() bool {
 	defer c.mu.Unlock()
 	return c.aborted
 }
+
+// Wanted is for Search.
+func (c *Connection) Wanted() bool { return !c.Aborted() }
 
 // Discard closes the endpoint's connection and returns the client's places.
 func (c *Connection) Discard() {

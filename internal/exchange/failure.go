@@ -27,6 +27,8 @@ type Failure struct {
 	// unreached: no connection was established, so nothing was sent. free: the attempt did not cost the endpoint
 	// anything either.
 	unreached, free bool
+	// final: other endpoints would do the same.
+	final bool
 	// Later means that the answer tells the client when to try again.
 	Later bool
 }
@@ -161,6 +163,8 @@ func ConnectFailure(err error) *Failure {
 			return failFull
 		case upstream.ConnectForbidden:
 			return &Failure{Status: 500, Reason: telemetry.AddressRefused, Detail: "the backend's address is refused", Err: err, retry: true}
+		case upstream.ConnectDenied:
+			return &Failure{Reason: telemetry.BackendReset, Detail: "the backend refuses the connection", Err: err, final: true}
 		case upstream.ConnectLocal:
 			f := *failShortage
 			f.Err = err
@@ -176,6 +180,8 @@ func ConnectFailure(err error) *Failure {
 		switch ce.Reason {
 		case upstream.ConnectRefused, upstream.ConnectUnreachable, upstream.ConnectUnresolved:
 			f.unreached, f.free = true, true
+		case upstream.ConnectFailed: // such as an end before the first settings of HTTP/2
+			f.unreached = true
 		}
 	}
 	return f

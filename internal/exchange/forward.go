@@ -71,7 +71,7 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 		ex.retain = min(ex.pipe.MaxRetryBody, upstream.JoinBody) // an endpoint may close an idle connection at this moment
 	}
 	var avoid *upstream.Endpoint
-	var moved moves
+	moved := moves{Search: Search{Wanted: ex}}
 	busy := busyMoves
 	pauses := ex.pipe.MaxPauses
 	for {
@@ -79,7 +79,8 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 		if t := ex.resumed; e != nil {
 		} else if t != nil && avoid == nil {
 			e = t.endpoint
-		} else if e = service.Pick(avoid); e == nil {
+		} else if e = service.Pick(avoid); e != nil {
+		} else if e = ex.first(&moved, service); e == nil {
 			return ex.nowhere(service)
 		}
 		ex.endpoint = e
@@ -164,7 +165,7 @@ func (ex *Exchange) overHTTP2(s *upstream.Service) bool {
 func (ex *Exchange) beginAttempt() {
 	a := &ex.attempt
 	*a = attempt{start: ex.from.Start, counts: true, times: times{began: ex.clock()}}
-	if ex.attempts > 1 {
+	if ex.attempts > 1 || ex.awaited {
 		a.start = time.Now()
 	}
 	a.expired = failBackendTime

@@ -7,10 +7,6 @@ import (
 	"github.com/weirmesh/weir/internal/upstream"
 )
 
-// maxEndpoints is how many endpoints of one configuration the proxy tries for a request of which nothing could be sent,
-// whatever the rule's retries are.
-const maxEndpoints = 3
-
 // moves records where a request went that could not be delivered.
 type moves struct {
 	Search
@@ -56,11 +52,8 @@ func (ex *Exchange) move(m *moves, service *upstream.Service, err error) bool {
 		return false
 	}
 	wait := time.Duration(0)
-	if f.free && !ex.from.Peer.Meshed() { // a proxy in front waits itself
-		wait = m.until.Sub(now)
-		if !ex.deadline.IsZero() {
-			wait = min(wait, ex.deadline.Sub(now))
-		}
+	if f.free || unsent && ex.endpoint.Meshed() {
+		wait = ex.patience(m.until.Sub(now))
 	}
 	m.to = m.Next(ex.pipe, ex.from.Snapshot, service, ex.endpoint, wait)
 	if ex.stillThere() != nil {
@@ -82,68 +75,32 @@ func (ex *Exchange) move(m *moves, service *upstream.Service, err error) bool {
 	return true
 }
 
+// first returns an endpoint of a service that has none, once the configuration has one; nil if it has none in time.
+func (ex *Exchange) first(m *moves, service *upstream.Service) *upstream.Endpoint {
+	if len(service.Endpoints()) > 0 {
+		return nil
+	}
+	e := m.Next(ex.pipe, ex.from.Snapshot, service, nil, ex.patience(service.ConnectTimeout()))
+	if e == nil || ex.stillThere() != nil {
+		return nil
+	}
+	ex.awaited = true
+	return e
+}
+
+// patience is how long the exchange may wait for an endpoint, at most for d.
+func (ex *Exchange) patience(d time.Duration) time.Duration {
+	if ex.from.Peer.Meshed() { // a proxy in front waits itself
+		return 0
+	}
+	if !ex.deadline.IsZero() {
+		d = min(d, time.Until(ex.deadline))
+	}
+	return d
+}
+
 // unsent reports whether an attempt that ended with err delivered nothing of the request to anybody.
 func (ex *Exchange) unsent(err error) bool {
 	f, ok := err.(*Failure)
 	return ok && (f.unreached || ex.call.Unsent() && f.Reason == telemetry.BackendReset)
-}
-
-// Search finds endpoints for what could not be delivered to others. The zero value has tried none.
-type Search struct {
-	tried [maxEndpoints]*upstream.Endpoint
-	n     int
-	asked *Snapshot // the configuration that the last of them is from
-}
-
-// Next returns an endpoint of the service that was not tried, nil if there is none or too many were tried. failed is the
-// one that was tried last, began the configuration that the service is from. The configuration may have changed since: new
-// endpoints may have replaced the old ones. If none is left, and wait is not 0, Next waits for so long at most until a
-// configuration has another one.
-//
-// Orchestrators end an endpoint as soon as the next one is ready, and the news of this is some ten milliseconds behind.
-// So Next waits for the successor of an endpoint that has served, and has ended a moment ago (Options.Succession). Nothing
-// waits for a service that stays away, and no more waits than comes in this moment.
-func (s *Search) Next(p *Pipeline, began *Snapshot, service *upstream.Service, failed *upstream.Endpoint, wait time.Duration) *upstream.Endpoint {
-	if s.asked == nil {
-		s.asked = began
-	}
-	if s.n < len(s.tried) {
-		s.n++
-	}
-	s.tried[s.n-1] = failed
-	full := s.n == len(s.tried)
-	var limit *time.Timer
-	for {
-		snap := p.around.Current()
-		now := snap.Service(service)
-		if now != nil && now.Protocol == service.Protocol && now.TLS == service.TLS {
-			service = now
-		}
-		if !full || snap != s.asked {
-			if e := service.PickOther(s.tried[:s.n]); e != nil {
-				s.asked = snap
-				return e
-			}
-		}
-		s.asked = snap
-		if now == nil || len(now.Endpoints()) == 0 {
-			return nil
-		}
-		if limit == nil {
-			ended, ok := failed.Ended()
-			d := min(p.Succession-ended, wait)
-			if !ok || d <= 0 {
-				return nil
-			}
-			limit = time.NewTimer(d)
-			defer limit.Stop()
-		}
-		select {
-		case <-snap.Replaced():
-		case <-limit.C:
-			return nil
-		case <-p.around.Cut:
-			return nil
-		}
-	}
 }

@@ -170,7 +170,7 @@ func (ex *Exchange) open(e *upstream.Endpoint, try int) error {
 	return nil
 }
 
-// Wanted implements upstream.Waiting.
+// Wanted is for upstream.Waiting and Search.
 func (ex *Exchange) Wanted() bool { return !ex.from.Client.Gone() }
 
 // blame counts the call's error against the endpoint, unless this side ended the call.

@@ -29,6 +29,8 @@ type gate struct {
 	shares  Shares
 	silence silence
 
+	waiting atomic.Int64 // exchanges and connections that wait for an endpoint
+
 	_        [64]byte
 	inFlight atomic.Int64
 	_        [56]byte
@@ -191,6 +193,18 @@ func Nowhere(s *upstream.Service) error {
 	s.Rejected(upstream.LimitEndpoints)
 	return FailBusy
 }
+
+// beginWait claims a place among those who wait for an endpoint, until endWait; false if there is none: the others must
+// not lack places because one service is away.
+func (g *gate) beginWait() bool {
+	if g.waiting.Add(1) > max(g.max/4, 1) {
+		g.waiting.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (g *gate) endWait() { g.waiting.Add(-1) }
 
 // strained reports whether requests wait so long that measured times say little about endpoints.
 func (g *gate) strained() bool {

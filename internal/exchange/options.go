@@ -59,6 +59,9 @@ type Options struct {
 	// Succession is how long after the end of an endpoint requests wait for its successor, of which the configuration
 	// brings news; 0 means 1 s. See Exchange.move.
 	Succession time.Duration
+	// Restart is the same for endpoints of the mesh (upstream.Endpoint.Meshed): their proxies are started again where they
+	// were. 0 means 5 s.
+	Restart time.Duration
 	// MaxInFlight bounds the exchanges in flight. Beyond it the answer is 503, before any work is done. 0 means no
 	// bound.
 	MaxInFlight int
@@ -95,6 +98,9 @@ func (o *Options) SetDefaults() {
 	}
 	if o.Succession == 0 {
 		o.Succession = time.Second
+	}
+	if o.Restart == 0 {
+		o.Restart = 5 * time.Second
 	}
 	if o.ResponseTimeout == 0 {
 		o.ResponseTimeout = 60 * time.Second

@@ -74,6 +74,9 @@ func (p *Pipeline) isCut() bool {
 	}
 }
 
+// Waiting is how many exchanges and connections wait for an endpoint.
+func (p *Pipeline) Waiting() int64 { return p.gate.waiting.Load() }
+
 // Load fills in what the gate knows about the load.
 func (p *Pipeline) Load(l *telemetry.Load) {
 	g := &p.gate

@@ -25,6 +25,7 @@ type routed struct {
 	backend  *Backend
 	resumed  *sessionTarget // where the request's session is; nil without a session
 	endpoint *upstream.Endpoint
+	awaited  bool // there was no endpoint at first
 }
 
 // route finds the rule.

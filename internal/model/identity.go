@@ -52,8 +52,20 @@ func (c *Config) Issued(identity string) *Issued {
 }
 
 // MeshProtocol is the name (ALPN, RFC 7301) by which clients of the mesh say so: they offer it to endpoints that they know by
-// identity, beside a version of HTTP for requests and alone for other connections. No server chooses it.
+// identity, beside a version of HTTP for requests and MeshWord for other connections. No server chooses it.
 const MeshProtocol = "weir"
+
+// MeshWord is what clients of the mesh offer for a connection of which they do not know what it carries. A server that
+// chooses it says first, in one byte, whether the connection has come about. Until then the client sends nothing, so that it
+// may go elsewhere.
+const MeshWord = "weir-word"
+
+// What servers say by MeshWord.
+const (
+	WordThere  byte = '+' // what follows is the application's
+	WordAway   byte = '-' // the application cannot be reached
+	WordDenied byte = '!' // the connection is refused, as it would be elsewhere
+)
 
 // ServesPlain reports whether clients without TLS are served at the listener.
 func (l *Listener) ServesPlain() bool {

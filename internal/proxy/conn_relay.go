@@ -36,8 +36,7 @@ func (c *conn) newRelay() *relay {
 		r.Announce(a.Header)
 	}
 	if c.tls != nil {
-		c.tls.sock.relayed = true
-		r.copies, r.Peer.TLS = true, &c.tls.peer
+		r.within(c.tls)
 	}
 	return r
 }

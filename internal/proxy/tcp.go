@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/clock"
 	"github.com/weirmesh/weir/internal/exchange"
+	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/routing"
 	"github.com/weirmesh/weir/internal/telemetry"
 	"github.com/weirmesh/weir/internal/upstream"
@@ -42,6 +43,7 @@ type relay struct {
 	limit  time.Duration
 	moved  atomic.Int64 // when a byte was last moved, either way
 	header bool         // a PROXY header must come first
+	word   bool         // the client waits for one (model.MeshWord)
 	copies bool         // bytes pass through the process: one side is TLS
 	early  []byte       // what came of the client before it was known that nobody understands it
 	// contest is set if the endpoint is connected before the client has spoken.
@@ -81,10 +83,16 @@ func (r *relay) secured() bool {
 		return false
 	}
 	c.become(stateHandedOn)
-	c.tls.sock.relayed = true
-	r.nc, r.copies = c.nc, true
-	r.Peer.TLS = &c.tls.peer
+	r.nc = c.nc
+	r.within(c.tls)
 	return true
+}
+
+// within notes the client's TLS.
+func (r *relay) within(t *tlsSession) {
+	t.sock.relayed = true
+	r.copies, r.Peer.TLS = true, &t.peer
+	r.word = t.conn.ConnectionState().NegotiatedProtocol == model.MeshWord
 }
 
 // caught turns a panic into the end of both directions; Finish counts it. It must be deferred.
@@ -124,15 +132,39 @@ func (r *relay) greeted() bool {
 // serve connects to an endpoint and passes bytes both ways.
 func (r *relay) serve() {
 	defer r.caught()
-	if r.connect(r.bind.serving(r.to)) {
+	if r.connect(r.bind.serving(r.to)) && r.say(model.WordThere) {
 		r.pass()
+	}
+}
+
+// say says a word to a client that waits for one. It returns false if that failed and the relay is aborted.
+func (r *relay) say(word byte) bool {
+	if !r.word {
+		return true
+	}
+	r.sock.SetWriteDeadline(time.Now().Add(r.srv.opt.HandshakeTimeout))
+	if _, err := r.nc.Write([]byte{word}); err != nil {
+		r.abort(&exchange.Failure{Reason: telemetry.ClientClosed})
+		return false
+	}
+	return true
+}
+
+// refuse ends a client's connection for which there is none to an endpoint.
+func (r *relay) refuse() {
+	if f := r.Cause(); !r.word || f == nil {
+		r.cut()
+	} else if f.Absent() || f.Reason == telemetry.Draining {
+		r.say(model.WordAway)
+	} else {
+		r.say(model.WordDenied)
 	}
 }
 
 // connect connects to an endpoint. It returns false if the relay is over.
 func (r *relay) connect(snap *snapshot, port *routing.Port) bool {
 	if r.up = r.Connect(snap.Snapshot, port); r.up == nil {
-		r.cut()
+		r.refuse()
 		return false
 	}
 	r.copies = r.copies || r.up.TCP() == nil

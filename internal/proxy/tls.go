@@ -40,10 +40,13 @@ func offersHTTP(offered []string) bool {
 	return slices.ContainsFunc(offered, func(name string) bool { return slices.Contains(protocols, name) })
 }
 
-// answers is what a port whose listener has an identity chooses from for a client. It is nothing for a client that offers
-// model.MeshProtocol alone, as clients do who do not know what they carry: what it is depends on the port, or it is a
-// connection (handshakeConn.raw).
-func answers(port *routing.Port, offered []string) []string {
+// answers is what a port whose listener has an identity chooses from for a client. It is no version of HTTP for a client
+// that offers none, as clients do who do not know what they carry: what it is depends on the port, or it is a connection
+// (raw), of which most want a word.
+func answers(port *routing.Port, offered []string, raw bool) []string {
+	if raw && slices.Contains(offered, model.MeshWord) {
+		return []string{model.MeshWord}
+	}
 	if !offersHTTP(offered) && (port.Detect || slices.Contains(offered, model.MeshProtocol)) {
 		return nil
 	}
@@ -462,7 +465,7 @@ func (s *Server) portTLS(b *bind) *tls.Config {
 			}
 			if name := snap.identities[l.ID]; name != "" && ok {
 				hc.raw = port.Connections() && !(port.Detect && offersHTTP(hello.SupportedProtos))
-				return s.identityTLS(name, answers(port, hello.SupportedProtos), &hc.proved)
+				return s.identityTLS(name, answers(port, hello.SupportedProtos, hc.raw), &hc.proved)
 			}
 			config := snap.configs[l.ID]
 			if config == nil {

@@ -310,7 +310,7 @@ func TestIdentitiesAreJudgedAcrossTwoProxies(t *testing.T) {
 func TestARelayOverTLSOffersNoProtocolButTheMeshs(t *testing.T) {
 	ca := peertest.NewAuthority(t)
 	chain := ca.Workload(t, cartID, nil)
-	for cas, want := range map[string][]string{workload: {model.MeshProtocol}, ca.PEM: nil} {
+	for cas, want := range map[string][]string{workload: {model.MeshProtocol, model.MeshWord}, ca.PEM: nil} {
 		offered := make(chan []string, 1)
 		addr := rawBackend(t, func(nc net.Conn) {
 			c := tls.Server(nc, &tls.Config{Certificates: []tls.Certificate{chain}, ClientAuth: tls.RequireAnyClientCert,

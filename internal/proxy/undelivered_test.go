@@ -26,8 +26,7 @@ type meshed struct {
 func newMeshed(t *testing.T, says func(http.ResponseWriter, *http.Request), edit func(*model.Config)) *meshed {
 	t.Helper()
 	m := &meshed{says: says}
-	ca := peertest.NewAuthority(t)
-	var addresses []string
+	var apps [2]string
 	for i := range m.apps {
 		app := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			m.came[i].Add(1)
@@ -38,13 +37,25 @@ func newMeshed(t *testing.T, says func(http.ResponseWriter, *http.Request), edit
 		app.Config.Protocols.SetUnencryptedHTTP2(true)
 		app.Start()
 		t.Cleanup(app.Close)
-		m.apps[i] = app
-		cfg := plain(app.Listener.Addr().String())
+		m.apps[i], apps[i] = app, app.Listener.Addr().String()
+	}
+	m.testServer = newMeshedTo(t, apps, plain, edit)
+	return m
+}
+
+// newMeshedTo is a proxy with an identity that knows two pods of one service, each with an application and a sidecar.
+func newMeshedTo(t *testing.T, apps [2]string, route func(addresses ...string) *model.Config, edit func(*model.Config), opt ...func(*Options)) *testServer {
+	t.Helper()
+	ca := peertest.NewAuthority(t)
+	var addresses []string
+	for _, app := range apps {
+		cfg := route(app)
 		edit(cfg)
 		_, with := mutual(t, cfg, ca)
-		addresses = append(addresses, serve(t, cfg, with, func(o *Options) { o.Beside, o.Pseudonym = true, "sidecar" }).addr())
+		beside := func(o *Options) { o.Beside, o.Pseudonym = true, "sidecar" }
+		addresses = append(addresses, serve(t, cfg, append(opt, with, beside)...).addr())
 	}
-	cfg := plain(addresses...)
+	cfg := route(addresses...)
 	cfg.Services[0].TLS = &model.ServiceTLS{Hostname: "cart.shop", CAs: workload, Pods: []model.PodIdentity{{Address: "127.0.0.1", ID: cartID}}}
 	cfg.Routes[0].ClientCertificate = workload
 	edit(cfg)
@@ -53,8 +64,7 @@ func newMeshed(t *testing.T, says func(http.ResponseWriter, *http.Request), edit
 	}
 	source := &identities{}
 	source.have(t, ca.Workload(t, shopID, nil), ca.Pool())
-	m.testServer = serve(t, cfg, func(o *Options) { o.Identities = source.of })
-	return m
+	return serve(t, cfg, append(opt, func(o *Options) { o.Identities = source.of })...)
 }
 
 func http1s(*model.Config) {}

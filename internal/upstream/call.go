@@ -252,6 +252,7 @@ func (c *Call) Head(r *http1.Response) error {
 	}
 	if err == nil && (r.Status >= 200 || r.Status == http.StatusSwitchingProtocols) {
 		if c.returned = (r.Status >= 502 || c.Request.HTTP2) && c.endpoint.Meshed() && returned(r.Fields); c.returned {
+			c.endpoint.unreached(true)
 			c.endpoint.Failed()
 		} else {
 			c.endpoint.Answered(r.Status)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirmesh/weir/internal/clientaddr"
+	"github.com/weirmesh/weir/internal/model"
 )
 
 // Dial is Get, but always opens a new connection. A host name is resolved now, and its addresses are tried as in RFC
@@ -114,6 +115,7 @@ func (e *Endpoint) connect(ctx context.Context, config *tls.Config, from clienta
 	nc, wire, until, err = e.handshake(ctx, config, from)
 	slow.Stop()
 	if err == nil {
+		e.reached(config != nil && config == e.tls.relay)
 		return nc, wire, until, nil
 	}
 	e.dialFails.Add(1)
@@ -123,8 +125,11 @@ func (e *Endpoint) connect(ctx context.Context, config *tls.Config, from clienta
 	}
 	var ce *ConnectError
 	var te *TLSError
-	ourFault := errors.As(err, &ce) && (ce.Reason == ConnectLocal || ce.Timeout && e.set.opt.Strained()) ||
+	ourFault := errors.As(err, &ce) && (ce.Reason == ConnectLocal || ce.Reason == ConnectDenied || ce.Timeout && e.set.opt.Strained()) ||
 		errors.As(err, &te) && te.Reason == TLSConfig
+	if !ourFault {
+		e.unreached(errors.Is(err, errAway))
+	}
 	if !counted.Swap(true) && !ourFault {
 		e.Failed()
 	}
@@ -169,10 +174,43 @@ func (e *Endpoint) handshake(ctx context.Context, config *tls.Config, from clien
 		state := tc.ConnectionState()
 		counted.begin(&state)
 	}
+	if config == e.tls.relay {
+		if err := e.hearWord(ctx, tc); err != nil {
+			wire.Close()
+			return nil, nil, until, err
+		}
+	}
 	if ends != nil {
 		until = *ends
 	}
 	return tc, wire, until, nil
+}
+
+var (
+	errAway   = errors.New("the endpoint's proxy does not reach its application")
+	errDenied = errors.New("the endpoint's proxy refuses the connection")
+)
+
+// hearWord waits until a proxy of the mesh says whether the connection has come about, if it does that (model.MeshWord).
+func (e *Endpoint) hearWord(ctx context.Context, tc *tls.Conn) error {
+	if tc.ConnectionState().NegotiatedProtocol != model.MeshWord {
+		return nil
+	}
+	inTime := context.AfterFunc(ctx, func() { tc.SetReadDeadline(time.Unix(1, 0)) })
+	var word [1]byte
+	_, err := tc.Read(word[:])
+	if !inTime() {
+		err = context.Cause(ctx)
+	}
+	switch {
+	case err != nil:
+		return e.tls.failure(e.Address, tlsReason(err), err)
+	case word[0] == model.WordThere:
+		return nil
+	case word[0] == model.WordAway:
+		return &ConnectError{Address: e.Address, Reason: ConnectRefused, Err: errAway}
+	}
+	return &ConnectError{Address: e.Address, Reason: ConnectDenied, Err: errDenied}
 }
 
 // dial connects to the endpoint.

@@ -26,6 +26,7 @@ type Endpoint struct {
 	h2       *http2Pool
 	header   int // version of the PROXY header that connections begin with; 0 for none
 	health   health
+	away     away
 
 	services      []*Service // it is in; guarded by Set.healthMu
 	maxInFlight   atomic.Int64

@@ -37,6 +37,9 @@ const (
 	ConnectClosed ConnectReason = "closed"
 	// ConnectForbidden is an address that Options.Refuse refuses, or one of this machine's own with Options.Isolated.
 	ConnectForbidden ConnectReason = "forbidden"
+	// ConnectDenied is a proxy of the mesh that lets this client have no connection to its application. It does not count against
+	// the endpoint, and others would refuse it, too.
+	ConnectDenied ConnectReason = "denied"
 	// ConnectFailed is anything else.
 	ConnectFailed ConnectReason = "failed"
 )

@@ -106,6 +106,7 @@ func (e *Endpoint) Ended() (ago time.Duration, ok bool) {
 // Answered notes the status of a response. It is Succeeded, except for statuses by which gateways report errors of
 // their backends, if the service's model.Ejection counts these.
 func (e *Endpoint) Answered(status int) {
+	e.reached(true)
 	if status >= 502 && status <= 504 {
 		if limit := int(e.health.errorsLimit.Load()); limit > 0 {
 			e.gatewayError(limit)

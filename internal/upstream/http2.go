@@ -283,9 +283,11 @@ func (p *http2Pool) dial() {
 	case p.closed:
 		err = closedError(e.Address)
 	case c.slow:
+		e.unreached(false)
 		e.Failed()
 		err = &ConnectError{Address: e.Address, Reason: ConnectTimedOut, Timeout: true, Err: errNoSettings}
 	default:
+		e.unreached(false)
 		e.Failed()
 		err = connectFailure(e.Address, errors.Join(errClosedAtOnce, err))
 	}

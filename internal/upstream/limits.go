@@ -53,8 +53,30 @@ type use struct {
 	relayed  atomic.Int64 // only counted while there is none
 	tried    atomic.Int64 // requests that may be retried, of late
 	retried  atomic.Int64 // and retries
+	emptied  atomic.Int64 // Set.now when its last endpoint went; filled while it has some, 0 before it had any
 	rejected [numLimits]atomic.Uint64
 }
+
+// filled is use.emptied of a service that has endpoints.
+const filled = -1
+
+// has notes whether the service has endpoints now.
+func (u *use) has(endpoints bool, now int64) {
+	if endpoints {
+		u.emptied.Store(filled)
+	} else {
+		u.emptied.CompareAndSwap(filled, max(now, 1))
+	}
+}
+
+// Emptied is how long ago the service lost the last of its endpoints. It is false if it has some, or never had.
+func (s *Service) Emptied() (ago time.Duration, ok bool) {
+	at := s.use.emptied.Load()
+	return time.Duration(s.set.now() - at), at > 0
+}
+
+// ConnectTimeout is that of Options.
+func (s *Service) ConnectTimeout() time.Duration { return s.set.opt.ConnectTimeout }
 
 // Begin claims a place for a request, until End; false if there is none.
 func (s *Service) Begin() bool {

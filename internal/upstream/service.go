@@ -29,6 +29,7 @@ type Service struct {
 	maxRequests  int64 // 0 for no bound
 	maxRelays    int64
 	retryPercent int64
+	set          *Set
 	use          *use
 	meant        func(address string) *Endpoint // nil unless Meant
 }

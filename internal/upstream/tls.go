@@ -129,6 +129,9 @@ func (id *tlsIdentity) forEndpoint() *endpointTLS {
 		return c
 	}
 	e.http1, e.http2, e.relay = with("http/1.1"), with("h2"), with()
+	if mesh != nil {
+		e.relay = with(model.MeshWord)
+	}
 	return e
 }
 

@@ -156,8 +156,9 @@ type failing struct {
 	why   string
 }
 
-// lastingEnds are the calls that last on one pod, or through one sidecar, which end with it. There are three: a gRPC stream, a WebSocket and a connection.
-var lastingEnds = failing{`^(gRPC stream|WebSocket|TCP): while it lasts: `, 3, "a stream or connection was there"}
+// lastingEnds are the calls that last on one pod, or through one sidecar, which end with it. There are three: a gRPC stream, a WebSocket and a
+// connection; and a new connection may be there for a moment.
+var lastingEnds = failing{`^((gRPC stream|WebSocket|TCP): while it lasts|TCP, new connections: new connection): `, 4, "a stream or connection was there"}
 
 // unknowable are calls that were sent and whose connection ended before an answer: nobody knows whether they were carried out.
 func unknowable(most int) failing {
