@@ -23,6 +23,7 @@ import (
 	"github.com/weirmesh/weir/internal/kube/edit"
 	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/rollout"
+	"github.com/weirmesh/weir/internal/rollout/workload"
 )
 
 const (
@@ -42,6 +43,8 @@ type Controller struct {
 	// Namespaces are those whose Rollouts are carried out; none means all.
 	Namespaces []string
 	Providers  rollout.Providers
+	// Workloads are the kinds that may be released.
+	Workloads workload.Kinds
 	// Proxied reports whether proxies route by objects as they are, and otherwise what is awaited. If it is nil, the grace
 	// period of a Rollout is all that proxies get.
 	Proxied func(objects []*unstructured.Unstructured) (ok bool, awaited string)
@@ -53,6 +56,7 @@ type Controller struct {
 	Logger   *slog.Logger
 
 	objects              cluster
+	definitions          *Definitions
 	queue                workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	events               *events
 	failures, unmeasured loglimit.Limiter
@@ -166,7 +170,7 @@ func (c *Controller) carry(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.objects = named{objects}
+	c.objects, c.definitions = named{objects}, &Definitions{Client: c.Client}
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	defer c.queue.ShutDown()
