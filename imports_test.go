@@ -103,7 +103,7 @@ var importTable = map[string][]string{
 	"internal/controller": {
 		"internal/control", "internal/dialect", "internal/dialect/gateway", "internal/dialect/tlsconfig", "internal/feed", "internal/finding", "internal/flags", "internal/identity", "internal/identity/spiffe", "internal/identity/workload", "internal/inject", "internal/loglimit", "internal/kube",
 		"internal/kube/access", "internal/kube/admission", "internal/kube/aggregated", "internal/kube/conversion", "internal/kube/infra", "internal/kube/release", "internal/kube/replica", "internal/kube/scrape", "internal/kube/trust", "internal/kube/webhook",
-		"internal/rollout", "internal/rollout/provider", "internal/metrics", "internal/metrics/embedded", "internal/metrics/prometheus", "internal/metrics/rest", "internal/metrics/schema", "internal/model", "internal/process", "internal/reach", "internal/resource", "internal/tapping",
+		"internal/rollout", "internal/rollout/provider", "internal/rollout/workload", "internal/metrics", "internal/metrics/embedded", "internal/metrics/prometheus", "internal/metrics/rest", "internal/metrics/schema", "internal/model", "internal/process", "internal/reach", "internal/resource", "internal/tapping",
 		"internal/task", "internal/telemetry", "api/metrics", "api/rollouts",
 	},
 	"internal/curl":               {"internal/model"},

@@ -67,7 +67,8 @@ func TestWhichWorkloadsThereAre(t *testing.T) {
 	}{
 		{"apps/v1", "Deployment", true, true}, {"apps/v1", "Deployment", false, true}, {"apps/v1", "StatefulSet", false, true}, {"apps/v1", "StatefulSet", true, false},
 		{"apps.kruise.io/v1alpha1", "CloneSet", true, true}, {"apps.kruise.io/v1beta1", "StatefulSet", false, true}, {"apps.kruise.io/v1alpha1", "DaemonSet", false, true},
-		{"apps/v1", "CloneSet", false, false}, {"apps/v1", "ReplicaSet", false, false}, {"v1", "Pod", false, false}, {"argoproj.io/v1alpha1", "Rollout", false, false},
+		{"apps/v1", "CloneSet", false, false}, {"apps/v1", "ReplicaSet", false, false}, {"v1", "Pod", false, false}, {"batch/v1", "Job", false, false}, {"gateway.networking.k8s.io/v1", "Gateway", false, false},
+		{"apps.example.com/v1", "GameSet", false, true}, {"apps.example.com/v1", "GameSet", true, false}, // the controller knows whether it is named
 		{"example.com/v1", "Deployment", true, false},
 	} {
 		s := &Spec{WorkloadRef: Ref{c.apiVersion, c.kind, "shop"}, Strategy: Strategy{Canary: &Canary{Plan: Plan{Steps: []Step{{Replicas: ptr(intstr.FromInt32(1))}}}}}}

@@ -8,10 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Workloads are the kinds that a Rollout can release; those of apps.kruise.io are OpenKruise's.
+// Workloads are the kinds that a Rollout can release wherever Rollouts are carried out; those of apps.kruise.io are OpenKruise's.
 var Workloads = []schema.GroupKind{
 	{Group: "apps", Kind: "Deployment"}, {Group: "apps", Kind: "StatefulSet"}, {Group: "apps", Kind: "DaemonSet"},
 	{Group: "apps.kruise.io", Kind: "CloneSet"}, {Group: "apps.kruise.io", Kind: "StatefulSet"}, {Group: "apps.kruise.io", Kind: "DaemonSet"},
+}
+
+// MayBeNamed reports whether a kind can be released if whoever runs Weir's controller names it there: one of a custom
+// definition. Kinds of Kubernetes itself have groups without a dot, or below k8s.io.
+func MayBeNamed(kind schema.GroupKind) bool {
+	return strings.Contains(kind.Group, ".") && kind.Group != "k8s.io" && !strings.HasSuffix(kind.Group, ".k8s.io")
 }
 
 // GroupKind of the object that r names.
@@ -33,11 +39,13 @@ func validateWorkload(r Ref, blueGreen bool, at *field.Path) (errs field.ErrorLi
 			errs = append(errs, field.Required(at.Child(name.name), "name the workload that is released"))
 		}
 	}
-	switch kind := r.GroupKind(); {
+	kind := r.GroupKind()
+	fixed, named := slices.Contains(Workloads, kind), MayBeNamed(kind)
+	switch {
 	case r.Kind == "":
-	case blueGreen && r.Kind != "Deployment" && r.Kind != "CloneSet":
+	case blueGreen && (r.Kind != "Deployment" && r.Kind != "CloneSet" || named && !fixed):
 		errs = append(errs, field.NotSupported(at.Child("kind"), r.Kind, []string{"Deployment", "CloneSet"}))
-	case r.APIVersion != "" && !slices.Contains(Workloads, kind):
+	case r.APIVersion != "" && !fixed && !named:
 		var known []string
 		for _, k := range Workloads {
 			known = append(known, k.String())

@@ -94,7 +94,7 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 		if err != nil {
 			return nil, err
 		}
-		c.judge = &admission.Rollouts{List: list.List, Find: list.Find}
+		c.judge = &admission.Rollouts{List: list.List, Find: list.Find, Kinds: o.released}
 		c.known = &admission.Known{
 			Client: client, Namespaces: o.namespaces, Logger: log.With("for", "admission"),
 			Obstacle: func(ctx context.Context) (string, error) {
@@ -102,7 +102,7 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 				return why.String(), err
 			},
 		}
-		c.workloads = &admission.Workloads{Rollouts: c.known.Rollouts}
+		c.workloads = &admission.Workloads{Kinds: o.released, Unfit: (&release.Definitions{Client: client}).Unfit, Rollouts: c.known.Rollouts}
 		c.reviews.Paths[admission.RolloutsPath], c.reviews.Paths[admission.WorkloadsPath] = c.judge.Answer, c.workloads.Answer
 	}
 	c.authority = &replica.Authority{

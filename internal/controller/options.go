@@ -23,6 +23,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/rollout/workload"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -40,6 +41,8 @@ type Options struct {
 	trafficMetrics       trafficFlags
 	mesh                 meshFlags
 	rollouts             bool
+	named                []string
+	released             workload.Kinds // the fixed ones, and those of named
 	proxyImage           string
 	pullPolicy           flags.Choice
 	proxyLog             struct{ level, format string }
@@ -70,6 +73,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	o.trafficMetrics.flags(f)
 	o.mesh.flags(f)
 	f.BoolVar(&o.rollouts, "rollouts", false, "carry Rollouts out, unless OpenKruise's own controller does")
+	f.StringSliceVar(&o.named, "rollout-workloads", nil, "further `kinds` of workloads that Rollouts may release (by comma), replaced by a partition as StatefulSets are: KIND:RESOURCE.GROUP, and behind a further colon the label of pods with their revision, if that is not controller-revision-hash")
 	f.StringVar(&o.proxyImage, "proxy-image", "", "`image` of the proxies: Weir's, or that of weir-proxy alone")
 	f.Var(&o.pullPolicy, "proxy-image-pull-policy", "when to pull it")
 	f.StringVar(&o.proxyLog.level, "proxy-log-level", "", "--log-level of the proxies whose parameters do not say")
@@ -102,6 +106,11 @@ func (o *Options) validate() error {
 	}
 	slices.Sort(o.namespaces)
 	o.namespaces = slices.Compact(o.namespaces)
+	kinds, err := workload.Named(o.named)
+	if err != nil {
+		return flags.Errorf("--rollout-workloads: %w", err)
+	}
+	o.released = kinds
 	if err := o.access.Check(); err != nil {
 		return err
 	}

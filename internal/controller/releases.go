@@ -29,7 +29,7 @@ func newReleases(c *controlPlane) *release.Controller {
 		return nil
 	}
 	r := &release.Controller{
-		Client: c.client, Namespaces: c.namespaces, Providers: provider.All(), Proxied: c.proxied, Instance: c.name, Logger: c.log.With("for", "rollouts"),
+		Client: c.client, Namespaces: c.namespaces, Providers: provider.All(), Workloads: c.released, Proxied: c.proxied, Instance: c.name, Logger: c.log.With("for", "rollouts"),
 	}
 	if c.traffic != nil {
 		r.Counted = c.counted

@@ -101,6 +101,9 @@ func (d *decision) phase() {
 		s.Phase = rollouts.PhaseInitial
 	}
 	switch ref := d.r.Spec.WorkloadRef; {
+	case d.facts.Unlisted != "":
+		d.withoutWorkload(d.facts.Unlisted)
+		return
 	case d.w == nil:
 		d.withoutWorkload(fmt.Sprintf("There is no %s %s.", ref.Kind, ref.Name))
 		return
@@ -140,8 +143,14 @@ func (d *decision) metadata() {
 }
 
 // withoutWorkload puts back what a release changed whose workload is gone or cannot be released, says why, and waits for one.
+// One that cannot be released is not held either: at admission less is known of it than here.
 func (d *decision) withoutWorkload(why string) {
 	if d.status.Release() != nil && d.status.Phase == rollouts.PhaseProgressing && !d.finalise(reasonDelete) {
+		return
+	}
+	if w := d.w; w != nil && w.Held && !w.Given {
+		d.say(why)
+		d.do(Action{Do: Release})
 		return
 	}
 	*d.status = rollouts.Status{ObservedGeneration: d.r.Generation, Phase: rollouts.PhaseInitial}

@@ -337,11 +337,31 @@ func TestNoStablePodIsAwaitedThatCannotComeBack(t *testing.T) {
 	}
 }
 
+// TestAWorkloadThatCannotBeReleasedIsNotHeld: somebody who knows less of it held it at admission.
+func TestAWorkloadThatCannotBeReleasedIsNotHeld(t *testing.T) {
+	w := newWorld(t, canaryRollout(false, "50%;100"))
+	f := w.facts()
+	f.Workload.Unfit, f.Workload.Held = "It cannot.", true
+	if out := Decide(f); out.Action == nil || out.Action.Do != Release || out.Status.Message != "It cannot." {
+		t.Errorf("%+v", out)
+	}
+}
+
+// TestAWorkloadThatNobodyLooksAtIsNotSearched: the Rollout says why, and is put back as one whose workload is gone.
+func TestAWorkloadThatNobodyLooksAtIsNotSearched(t *testing.T) {
+	w := newWorld(t, canaryRollout(false, "50%;100"))
+	f := w.facts()
+	f.Workload, f.Unlisted = nil, "It is of no kind that is released here."
+	if out := Decide(f); out.Action != nil || out.Finalizer || out.Status.Phase != rollouts.PhaseInitial || out.Status.Message != f.Unlisted {
+		t.Errorf("%+v", out)
+	}
+}
+
 func TestAWorkloadThatCannotBeReleasedIsLeftAlone(t *testing.T) {
 	w := newWorld(t, blueGreenRollout("50%;100", "100%;100"))
 	w.release("v2")
 	f := w.facts()
-	f.Workload.Unfit = "It cannot."
+	f.Workload.Unfit, f.Workload.Held = "It cannot.", false
 	out := Decide(f)
 	if out.Action != nil || out.Finalizer || out.Status.Phase != rollouts.PhaseInitial || out.Status.Message != "It cannot." || out.Status.Release() != nil {
 		t.Errorf("%+v", out)

@@ -15,6 +15,8 @@ type Facts struct {
 	Rollout *rollouts.Rollout
 	// Workload is nil if it does not exist.
 	Workload *Workload
+	// Unlisted says why nobody looks whether the workload exists; empty if somebody did.
+	Unlisted string
 	Traffic  Traffic
 	Now      time.Time
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/clientaddr"
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/socket"
 )
 
 // Dial is Get, but always opens a new connection. A host name is resolved now, and its addresses are tried as in RFC
@@ -196,7 +197,7 @@ func (e *Endpoint) hearWord(ctx context.Context, tc *tls.Conn) error {
 	if tc.ConnectionState().NegotiatedProtocol != model.MeshWord {
 		return nil
 	}
-	inTime := context.AfterFunc(ctx, func() { tc.SetReadDeadline(time.Unix(1, 0)) })
+	inTime := context.AfterFunc(ctx, func() { tc.SetReadDeadline(socket.LongAgo) })
 	var word [1]byte
 	_, err := tc.Read(word[:])
 	if !inTime() {

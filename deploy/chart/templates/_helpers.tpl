@@ -37,7 +37,34 @@ weir-controller-watch
   resources: [customresourcedefinitions]
   resourceNames: {{ include "weir.converted" . }}
   verbs: [get, patch]
+{{- if and .Values.rollouts.enabled .Values.rollouts.workloads }}
+# Whether pods of further workloads can be replaced step by step.
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  resourceNames: {{ include "weir.namedWorkloads" . }}
+  verbs: [get]
 {{- end }}
+{{- end }}
+
+{{- /* The kinds of workloads that rollouts.workloads names, as their definitions are called. */ -}}
+{{- define "weir.namedWorkloads" -}}
+{{- $all := list -}}
+{{- range .Values.rollouts.workloads -}}
+{{- $all = append $all (printf "%s.%s" .resource .group) -}}
+{{- end -}}
+{{- toJson $all -}}
+{{- end -}}
+
+{{- /* The labels of pods that tell versions of workloads apart. */ -}}
+{{- define "weir.revisionLabels" -}}
+{{- $all := list "pod-template-hash" "controller-revision-hash" -}}
+{{- range .Values.rollouts.workloads -}}
+{{- with .label -}}
+{{- $all = append $all . -}}
+{{- end -}}
+{{- end -}}
+{{- toJson (uniq $all) -}}
+{{- end -}}
 
 {{- /* What the controller may do to answer about traffic. */ -}}
 {{- define "weir.traffic" }}
@@ -148,6 +175,13 @@ themselves. A namespace's label does not reach pods of the node's network; one o
 # What is read, and what is said of it. Of Secrets and ConfigMaps names alone are watched; those that are referred to are fetched.
 {{- include "weir.kinds" . }}
 {{- include "weir.releases" . }}
+{{- if .Values.rollouts.enabled }}
+{{- range .Values.rollouts.workloads }}
+- apiGroups: [{{ .group }}]
+  resources: [{{ .resource }}]
+  verbs: [list, update, watch]
+{{- end }}
+{{- end }}
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]

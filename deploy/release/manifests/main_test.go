@@ -145,7 +145,7 @@ func TestEveryValueArrives(t *testing.T) {
 func TestValuesThatCannotBeAreRefused(t *testing.T) {
 	for _, text := range []string{
 		"controller: {replicas: two}", "image: {name: ''}", "image: {tag: x}", "proxyImage: {tag: x}", "proxyImage: {pullPolicy: Sometimes}", "proxies: {service: {type: ExternalName}}", "proxies: {replica: 1}",
-		"controller: {logLevel: loud}", "gatewayClass: {name: UPPER}", "controller: {env: {A: 1}}", "namespaces: [Shop]", "namespaces: shop", "exclusiveHostnames: maybe", "access: {deny: some}", "access: {trustDomain: 'spiffe://a'}", "traffic: {prometheus: {url: 'prometheus:9090'}}", "traffic: {on: true}", "rollouts: {enabled: maybe}", "rollouts: {on: true}", "rollouts: {hold: Sometimes}", "networkPolicies: {prometheus: {ports: []}}", "proxies: {gateways: {allow: [command]}}", "proxies: {tracing: {endpoint: 'collector:4318'}}", "proxies: {tracing: {rate: 0}}", "mesh: {sidecar: {requests: {cpu: much}}}", "mesh: {sidecar: {limits: {disk: 1Gi}}}",
+		"controller: {logLevel: loud}", "gatewayClass: {name: UPPER}", "controller: {env: {A: 1}}", "namespaces: [Shop]", "namespaces: shop", "exclusiveHostnames: maybe", "access: {deny: some}", "access: {trustDomain: 'spiffe://a'}", "traffic: {prometheus: {url: 'prometheus:9090'}}", "traffic: {on: true}", "rollouts: {enabled: maybe}", "rollouts: {on: true}", "rollouts: {hold: Sometimes}", "rollouts: {workloads: [{group: apps, resource: replicasets, kind: ReplicaSet}]}", "rollouts: {workloads: [{group: a.k8s.io, resource: bs, kind: B}]}", "rollouts: {workloads: [{group: a.example.com, resource: services, kind: Service}]}", "rollouts: {workloads: [{group: a.example.com, resource: bs}]}", "rollouts: {workloads: [{group: '*.example.com', resource: bs, kind: B}]}", "rollouts: {workloads: [{group: a.example.com, resource: '*', kind: B}]}", "rollouts: {workloads: [{group: a.example.com, resource: bs, kind: B, label: 'a b'}]}", "rollouts: {workloads: [{group: a.example.com, resource: bs, kind: B, verbs: [create]}]}", "networkPolicies: {prometheus: {ports: []}}", "proxies: {gateways: {allow: [command]}}", "proxies: {tracing: {endpoint: 'collector:4318'}}", "proxies: {tracing: {rate: 0}}", "mesh: {sidecar: {requests: {cpu: much}}}", "mesh: {sidecar: {limits: {disk: 1Gi}}}",
 	} {
 		values := map[string]any{}
 		if err := yaml.Unmarshal([]byte(text), &values); err != nil {
@@ -213,6 +213,14 @@ func TestModes(t *testing.T) {
 		"sidecars": {
 			map[string]any{"mesh": map[string]any{"enabled": true, "sidecar": map[string]any{"requests": map[string]any{"cpu": "50m", "memory": nil}, "limits": map[string]any{"cpu": 4}}}},
 			"sidecars in all namespaces", []string{"--mesh", "--sidecar-requests=cpu=50m,memory=none,ephemeral-storage=none", "--sidecar-limits=cpu=4,memory=128Mi,ephemeral-storage=none"},
+		},
+		"workloads": {
+			map[string]any{"rollouts": map[string]any{"enabled": true, "workloads": []any{
+				map[string]any{"group": "apps.example.com", "resource": "gamestatefulsets", "kind": "GameStatefulSet"},
+				map[string]any{"group": "games.example.com", "resource": "fleets", "kind": "Fleet", "label": "games.example.com/revision"},
+			}}},
+			"Rollouts of two further kinds of workloads",
+			[]string{"--rollout-workloads=GameStatefulSet:gamestatefulsets.apps.example.com", "--rollout-workloads=Fleet:fleets.games.example.com:games.example.com/revision"},
 		},
 	} {
 		objects, err := render(load(t), c.values)

@@ -24,6 +24,7 @@ const (
 	codeMetadataIgnored   = "WR915"
 	codeMetadataClash     = "WR916"
 	codeFieldIgnored      = "WR917"
+	codeKindNamed         = "WR918"
 )
 
 var codes = []resource.Code{
@@ -78,6 +79,9 @@ var codes = []resource.Code{
 	{ID: codeFieldIgnored, Severity: resource.Warning, Title: "rollout: field without effect",
 		Meaning: "A field of the Rollout has no effect: trafficRoutingRef (in v1alpha1 the annotation rollouts.kruise.io/trafficrouting), as Weir has no kind TrafficRouting; or enableExtraWorkloadForCanary for another workload than a Deployment, whose new pods replace stable ones.",
 		Fix:     "Write trafficRoutings in place of trafficRoutingRef; remove enableExtraWorkloadForCanary."},
+	{ID: codeKindNamed, Severity: resource.Info, Title: "rollout: kind that has to be named",
+		Meaning: "The workload is of a kind that Weir's controller releases only where whoever runs it has named the kind (rollouts.workloads of the chart), and whose definition has what a release needs. Otherwise the Rollout is refused when it is written, or its status says what is missing.",
+		Fix:     "Nothing, if the kind is named in the cluster. See docs/rollouts.md, Workloads of other kinds."},
 }
 
 // Codes documents the codes of this package's findings.

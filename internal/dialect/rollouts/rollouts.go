@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -112,6 +113,9 @@ func (t *translator) rollout(r *rollouts.Rollout) {
 		t.report(r, codeWorkloadTaken, "spec.workloadRef", fmt.Sprintf("Rollout %s/%s has the %s %s already", r.Namespace, other, w.Kind, w.Name), "delete one of the two")
 	} else {
 		t.workloads[id] = r.Name
+	}
+	if kind := w.GroupKind(); !slices.Contains(rollouts.Workloads, kind) {
+		t.report(r, codeKindNamed, "spec.workloadRef.kind", fmt.Sprintf("the kind %s is released in a cluster if rollouts.workloads of Weir's chart names it", kind), "name it there, if it is replaced by a partition as a StatefulSet is")
 	}
 	plan, field := r.Spec.Strategy.Plan(), r.Spec.Strategy.Field()
 	t.ignored(r)

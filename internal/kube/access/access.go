@@ -94,7 +94,7 @@ func Traffic() []Verb {
 // Releases returns what the controller may additionally do if it carries Rollouts out, sorted: keep their status, hold
 // workloads and say how many pods their revisions have, restrict Services, and change and make the objects of the providers
 // that route requests.
-func Releases(workloads []*workload.Kind, providers rollout.Providers) []Verb {
+func Releases(workloads workload.Kinds, providers rollout.Providers) []Verb {
 	var all []Verb
 	add := func(group, name string, verbs ...string) {
 		for _, v := range verbs {
@@ -124,6 +124,18 @@ func Releases(workloads []*workload.Kind, providers rollout.Providers) []Verb {
 		}
 		for _, k := range p.Made {
 			add(k.Group, k.Plural, "list", "watch", "create", "update", "delete")
+		}
+	}
+	return sorted(all)
+}
+
+// Definitions returns what the controller may additionally do in the cluster if it releases custom kinds of workloads, sorted:
+// read their definitions.
+func Definitions(workloads workload.Kinds) []Verb {
+	var all []Verb
+	for _, k := range workloads {
+		if name := k.Definition(); name != "" {
+			all = append(all, Verb{Group: definitionsGroup, Resource: "customresourcedefinitions", Verb: "get", Name: name})
 		}
 	}
 	return sorted(all)

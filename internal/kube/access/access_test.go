@@ -59,7 +59,7 @@ func template(kinds resource.Kinds) string {
 	b.WriteString("\n{{- /* What is read in namespaces, and what is said of it. Of Secrets names alone are watched; those that are referred to are fetched. */ -}}\n")
 	rules(&b, "weir.kinds", kinds, false)
 	b.WriteString("\n{{- /* The workloads that Rollouts release, as rules of a webhook. */ -}}\n{{- define \"weir.workloads\" }}\n")
-	for _, k := range workload.Kinds {
+	for _, k := range workload.Fixed() {
 		fmt.Fprintf(&b, "  - {apiGroups: [%s], apiVersions: [\"*\"], operations: [UPDATE], resources: [%s], scope: Namespaced}\n", k.Group, k.Plural)
 	}
 	b.WriteString("{{- end }}\n")
@@ -75,7 +75,7 @@ func releases(b *strings.Builder) {
 	type rule struct{ group, verbs string }
 	var order []rule
 	resources := map[rule][]string{}
-	all := access.Releases(workload.Kinds, provider.All())
+	all := access.Releases(workload.Fixed(), provider.All())
 	for i := 0; i < len(all); {
 		var verbs []string
 		first := all[i]
@@ -164,7 +164,7 @@ func TestTheRolesAreWhatIsUsed(t *testing.T) {
 	for file, want := range map[string]map[string][]access.Verb{
 		"install.yaml": {"ClusterRole weir-controller": cluster, "Role weir-controller": access.Own()},
 		"install-rollouts.yaml": {
-			"ClusterRole weir-controller": slices.Concat(cluster, access.Releases(workload.Kinds, provider.All()), access.Admission()), "Role weir-controller": access.Own(),
+			"ClusterRole weir-controller": slices.Concat(cluster, access.Releases(workload.Fixed(), provider.All()), access.Admission()), "Role weir-controller": access.Own(),
 			"ClusterRole " + access.RolloutsViewer: access.View(), "ClusterRole " + access.RolloutsEditor: access.Edit(),
 		},
 	} {
@@ -179,6 +179,25 @@ func TestTheRolesAreWhatIsUsed(t *testing.T) {
 		if len(roles) != len(want) {
 			t.Errorf("%s: %d roles, want %d", file, len(roles), len(want))
 		}
+	}
+}
+
+// TestTheRolesOfNamedWorkloadsAreWhatIsUsed does so where whoever runs the controller named two kinds of workloads.
+func TestTheRolesOfNamedWorkloadsAreWhatIsUsed(t *testing.T) {
+	all, err := workload.Named([]string{"GameStatefulSet:gamestatefulsets.apps.example.com", "Fleet:fleets.games.example.com:games.example.com/revision"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]access.Verb{
+		"Role weir-controller": access.Own(), "ClusterRole " + access.RolloutsViewer: access.View(), "ClusterRole " + access.RolloutsEditor: access.Edit(),
+		"ClusterRole weir-controller": slices.Concat(access.Cluster(dialect.Kinds()), access.Traffic(), access.Releases(all, provider.All()), access.Admission(), access.Definitions(all)),
+	}
+	roles := installed(t, "../../../deploy/release/manifests/testdata/workloads.yaml")
+	for _, r := range roles {
+		compare(t, r.Kind+" "+r.Name, r.Rules, want[r.Kind+" "+r.Name])
+	}
+	if len(roles) != len(want) {
+		t.Errorf("%d roles", len(roles))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	dialect "github.com/weirmesh/weir/internal/dialect/rollouts"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/rollout"
+	"github.com/weirmesh/weir/internal/rollout/workload"
 )
 
 // RolloutsPath is where API servers ask about Rollouts.
@@ -38,6 +39,8 @@ type Rollouts struct {
 	// Find returns a Deployment or a Service of a namespace; nil if there is none. It is asked about Rollouts whose extra pods
 	// have labels of their own.
 	Find func(ctx context.Context, kind, namespace, name string) (map[string]any, error)
+	// Kinds are the kinds of workloads that may be released.
+	Kinds workload.Kinds
 
 	lists            atomic.Int64
 	answered, denied atomic.Uint64
@@ -85,17 +88,20 @@ func (v *Rollouts) judge(ctx context.Context, r *request) *admissionv1.Admission
 		return r.deny(problems)
 	}
 	problems = rollouts.Problems(version, &now.Spec)
-	workload := now.Spec.WorkloadRef
+	ref := now.Spec.WorkloadRef
 	moved := true
 	if update {
 		if before, _ := rollouts.Read(version, r.old); before != nil {
 			problems = append(problems, rollouts.ValidateChange(version, before, now)...)
-			moved = before.Spec.WorkloadRef.Key() != workload.Key()
+			moved = before.Spec.WorkloadRef.Key() != ref.Key()
 		}
 	}
 	var warnings []string
-	if moved && workload.Name != "" {
-		problem, warning := v.taken(ctx, r, workload)
+	if _, released := v.Kinds.For(ref); !released && rollouts.MayBeNamed(ref.GroupKind()) {
+		problems = append(problems, field.Forbidden(workloadField(version).Child("kind"), workload.Unlisted(ref)))
+	}
+	if moved && ref.Name != "" {
+		problem, warning := v.taken(ctx, r, ref)
 		if problem != nil {
 			problems = append(problems, problem)
 		}
@@ -122,11 +128,11 @@ func (v *Rollouts) judge(ctx context.Context, r *request) *admissionv1.Admission
 var errBusy = errors.New("too many reviews at once")
 
 // taken reports that another Rollout of the namespace releases the workload, or warns that nobody knows.
-func (v *Rollouts) taken(ctx context.Context, r *request, workload rollouts.Ref) (*field.Error, string) {
+func (v *Rollouts) taken(ctx context.Context, r *request, ref rollouts.Ref) (*field.Error, string) {
 	at := workloadField(r.Resource.Version)
 	others, err := v.list(ctx, r)
 	if err != nil {
-		return nil, fmt.Sprintf("%s: it is not known whether another Rollout releases %s %s; if one does, WR912 says so later: %v", at, workload.Kind, workload.Name, err)
+		return nil, fmt.Sprintf("%s: it is not known whether another Rollout releases %s %s; if one does, WR912 says so later: %v", at, ref.Kind, ref.Name, err)
 	}
 	for _, u := range others {
 		meta, _ := u["metadata"].(map[string]any)
@@ -134,8 +140,8 @@ func (v *Rollouts) taken(ctx context.Context, r *request, workload rollouts.Ref)
 		if name == "" || name == objectName(r) {
 			continue
 		}
-		if o, _ := rollouts.Read(r.Resource.Version, u); o != nil && o.Spec.WorkloadRef.Key() == workload.Key() {
-			return field.Forbidden(at, fmt.Sprintf("Rollout %s/%s releases %s %s already: delete one of the two, or name another workload", r.Namespace, name, workload.Kind, workload.Name)), ""
+		if o, _ := rollouts.Read(r.Resource.Version, u); o != nil && o.Spec.WorkloadRef.Key() == ref.Key() {
+			return field.Forbidden(at, fmt.Sprintf("Rollout %s/%s releases %s %s already: delete one of the two, or name another workload", r.Namespace, name, ref.Kind, ref.Name)), ""
 		}
 	}
 	return nil, ""

@@ -17,6 +17,8 @@ import (
 	"go.uber.org/goleak"
 	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/weirmesh/weir/internal/rollout/workload"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -147,6 +149,10 @@ func TestAFloodOfReviewsFindsNothing(t *testing.T) {
 
 // TestAnswers compares golden files: parts of the input, then the answer as its user sees it.
 func TestAnswers(t *testing.T) {
+	kinds, err := workload.Named([]string{"GameSet:gamesets.apps.example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	files, err := filepath.Glob("testdata/*.golden")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d golden files, %v", len(files), err)
@@ -169,7 +175,7 @@ func TestAnswers(t *testing.T) {
 			}
 			_, version, _ := strings.Cut(parts["object"], "rollouts.kruise.io/")
 			version, _, _ = strings.Cut(version, "\n")
-			v := &Rollouts{List: others(t, strings.TrimSpace(parts["others"])), Find: only(t, parts)}
+			v := &Rollouts{List: others(t, strings.TrimSpace(parts["others"])), Find: only(t, parts), Kinds: kinds}
 			r := judged(t, v, review(t, string(operation), version, parts["old"], parts["object"]))
 			got := fmt.Sprintf("allowed: %t\n", r.Allowed)
 			if r.Result != nil {

@@ -24,6 +24,11 @@ const findTimeout = time.Second
 // before the Rollout says so, and keeps it held if somebody else's change would let it go. The controller that carries
 // Rollouts out does the same a little later where nobody asked here.
 type Workloads struct {
+	// Kinds are those that may be released.
+	Kinds workload.Kinds
+	// Unfit says why no object of a kind can be released as a version has it; empty if they can. It is asked about custom
+	// kinds.
+	Unfit func(ctx context.Context, kind *workload.Kind, version string) (string, error)
 	// Rollouts returns the Rollouts of a namespace, in v1beta1; none where nothing carries them out. An error, such as while
 	// they are not known yet, leaves it to the API server whether the workload is stored as it is.
 	Rollouts func(ctx context.Context, namespace string) ([]map[string]any, error)
@@ -54,7 +59,7 @@ func (v *Workloads) Answer(ctx context.Context, body []byte) ([]byte, error) {
 
 func (v *Workloads) judge(ctx context.Context, r *request) (*admissionv1.AdmissionResponse, error) {
 	ref := rollouts.Ref{APIVersion: r.Resource.Group + "/" + r.Resource.Version, Kind: r.Kind.Kind, Name: r.Name}
-	kind, ok := workload.For(ref)
+	kind, ok := v.Kinds.For(ref)
 	if !ok || r.Operation != admissionv1.Update || r.SubResource != "" {
 		return r.allow(nil), nil
 	}
@@ -72,8 +77,13 @@ func (v *Workloads) judge(ctx context.Context, r *request) (*admissionv1.Admissi
 		return r.allow(nil), nil
 	}
 	held := workload.IsHeld(r.old)
-	if !held && (kind.Unfit(r.object, of.Spec.Style(), of.Spec.ExtraMetadata()) != "" || of.Spec.Disabled || of.DeletionTimestamp != nil) {
-		return r.allow(nil), nil
+	if !held {
+		if of.Spec.Disabled || of.DeletionTimestamp != nil {
+			return r.allow(nil), nil
+		}
+		if unfit, err := v.unfit(ctx, r, kind, of); err != nil || unfit {
+			return r.allow(nil), err
+		}
 	}
 	out := kind.Admit(r.old, r.object, record)
 	if out == nil {
@@ -91,6 +101,20 @@ func (v *Workloads) judge(ctx context.Context, r *request) (*admissionv1.Admissi
 	kindOf := admissionv1.PatchTypeJSONPatch
 	response.Patch, response.PatchType = patch, &kindOf
 	return response, nil
+}
+
+// unfit reports whether a workload cannot be released, as far as that is known here.
+func (v *Workloads) unfit(ctx context.Context, r *request, kind *workload.Kind, of *rollouts.Rollout) (bool, error) {
+	// Who sends a whole object need not send its status.
+	now := map[string]any{"metadata": r.object["metadata"], "spec": r.object["spec"], "status": r.old["status"]}
+	if kind.Unfit(now, of.Spec.Style(), of.Spec.ExtraMetadata()) != "" || kind.Lacks(now, nil) != "" {
+		return true, nil
+	}
+	if kind.Definition() == "" {
+		return false, nil
+	}
+	why, err := v.Unfit(ctx, kind, r.Resource.Version)
+	return why != "", err
 }
 
 // whole says that objects lack what each workload has.

@@ -13,6 +13,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
+
+	"github.com/weirmesh/weir/internal/rollout/workload"
 )
 
 const (
@@ -123,7 +125,7 @@ func TestWorkloadsAreHeldWhenTheirTemplateChanges(t *testing.T) {
 		"held, as it stays":                   {remembering, heldShop, heldShop, false, false},
 		"what is remembered is lost":          {strings.Replace(remembering, `{"uid"`, `{"uid`, 1), shop, next, true, false},
 	} {
-		v := &Workloads{Rollouts: released(t, c.rollouts)}
+		v := &Workloads{Kinds: workload.Fixed(), Rollouts: released(t, c.rollouts)}
 		u, r := stored(t, v, c.old, c.object)
 		spec := u["spec"].(map[string]any)
 		labels, _ := u["metadata"].(map[string]any)["labels"].(map[string]any)
@@ -147,8 +149,55 @@ func TestWorkloadsAreHeldWhenTheirTemplateChanges(t *testing.T) {
 	}
 }
 
+// TestAKindThatIsNamedIsHeldIfItCanBe: a GameSet by its partition, unless its definition or its status lacks something.
+func TestAKindThatIsNamedIsHeldIfItCanBe(t *testing.T) {
+	kinds, err := workload.Named([]string{"GameSet:gamesets.apps.example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const game = `{apiVersion: apps.example.com/v1, kind: GameSet, metadata: {namespace: shop, name: web, uid: u1}, spec: {replicas: 3, template: {v: "1"}}, status: {observedGeneration: 1, updateRevision: a, currentRevision: a}}`
+	names := strings.Replace(valid, "apiVersion: apps/v1, kind: Deployment", "apiVersion: apps.example.com/v1, kind: GameSet", 1)
+	next := strings.Replace(game, `v: "1"`, `v: "2"`, 1)
+	for what, c := range map[string]struct {
+		kinds      workload.Kinds
+		unfit      string
+		old, now   string
+		held, fail bool
+	}{
+		"all is there":            {kinds, "", game, next, true, false},
+		"sent without its status": {kinds, "", game, next[:strings.Index(next, ", status")] + "}", true, false},
+		"it is not named":         {workload.Fixed(), "", game, next, false, false},
+		"no partition":            {kinds, "no partition", game, next, false, false},
+		"no revision":             {kinds, "", strings.Replace(game, "updateRevision: a, ", "", 1), next, false, false},
+		"replaced by nobody":      {kinds, "", game, strings.Replace(next, "replicas: 3", "replicas: 3, updateStrategy: {type: OnDelete}", 1), false, false},
+		"nobody knows":            {kinds, "fails", game, next, false, true},
+	} {
+		v := &Workloads{Kinds: c.kinds, Rollouts: released(t, names), Unfit: func(_ context.Context, k *workload.Kind, version string) (string, error) {
+			if k.Name != "GameSet" || version != "v1" || c.unfit == "fails" {
+				return "", errors.New("nobody knows")
+			}
+			return c.unfit, nil
+		}}
+		body := strings.NewReplacer(`"group":"apps","kind":"Deployment"`, `"group":"apps.example.com","kind":"GameSet"`, `"group":"apps","resource":"deployments"`, `"group":"apps.example.com","resource":"gamesets"`).Replace(string(updated(t, c.old, c.now)))
+		text, err := v.Answer(t.Context(), []byte(body))
+		if c.fail != (err != nil) {
+			t.Errorf("%s: %s, %v", what, text, err)
+		}
+		var out admissionv1.AdmissionReview
+		if err != nil {
+			continue
+		}
+		if err := json.Unmarshal(text, &out); err != nil || !out.Response.Allowed {
+			t.Fatalf("%s: %s, %v", what, text, err)
+		}
+		if patch := string(out.Response.Patch); c.held != strings.Contains(patch, `{"rollingUpdate":{"partition":2147483647}}`) || c.held != strings.Contains(patch, `"without-updateStrategy"`) || !c.held && patch != "" {
+			t.Errorf("%s: %s", what, patch)
+		}
+	}
+}
+
 func TestWhatIsNotKnownIsLeftToTheAPIServer(t *testing.T) {
-	v := &Workloads{Rollouts: func(context.Context, string) ([]map[string]any, error) { return nil, errors.New("not read yet") }}
+	v := &Workloads{Kinds: workload.Fixed(), Rollouts: func(context.Context, string) ([]map[string]any, error) { return nil, errors.New("not read yet") }}
 	if text, err := v.Answer(t.Context(), updated(t, shop, strings.Replace(shop, `v: "1"`, `v: "2"`, 1))); err == nil {
 		t.Errorf("answered %s", text)
 	}
@@ -212,7 +261,7 @@ func FuzzHold(f *testing.F) {
 	f.Add(updated(f, shop, strings.Replace(shop, `v: "1"`, `v: "2"`, 1)))
 	f.Add(updated(f, heldShop, shop))
 	f.Add(updated(f, "{metadata: {labels: 7}, spec: {template: null}}", "{metadata: {labels: {a: 7}}, spec: {strategy: []}}"))
-	v := &Workloads{Rollouts: released(f, valid)}
+	v := &Workloads{Kinds: workload.Fixed(), Rollouts: released(f, valid)}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		text, err := v.Answer(t.Context(), body)
 		var out admissionv1.AdmissionReview

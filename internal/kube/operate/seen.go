@@ -90,7 +90,9 @@ func (c *Cluster) object(ctx context.Context, s *seen) error {
 		return fmt.Errorf("the selector of %s %s cannot be read: %w", ref.Kind, ref.Name, err)
 	}
 	pods, err := metav1.LabelSelectorAsSelector(selector)
-	if err != nil || pods.Empty() {
+	if _, fixed := workload.Fixed().For(ref); !fixed && len(text) == 0 { // what it controls is told by owners
+		pods = labels.Everything()
+	} else if err != nil || pods.Empty() {
 		return fmt.Errorf("the selector of %s %s selects no pods", ref.Kind, ref.Name)
 	}
 	s.object, s.selector = u, pods
@@ -103,9 +105,9 @@ func (c *Cluster) workload(ctx context.Context, s *seen) error {
 		return err
 	}
 	ref := s.r.Spec.WorkloadRef
-	kind, known := workload.For(ref)
-	if !known { // pods of OpenKruise's own kinds have it, too
-		kind = &workload.Kind{Label: appsv1.ControllerRevisionHashLabelKey}
+	kind, fixed := workload.Fixed().For(ref)
+	if !fixed {
+		kind = workload.Guess(ref, s.object.Object, nil)
 	}
 	look := &workload.Seen{Object: s.object.Object, Style: s.r.Spec.Style(), Metadata: s.r.Spec.ExtraMetadata()}
 	if rel := s.r.Status.Release(); rel != nil && s.r.Status.Phase == rollouts.PhaseProgressing && rel.FinalisingStep == "" {
@@ -118,13 +120,35 @@ func (c *Cluster) workload(ctx context.Context, s *seen) error {
 	if err := c.pods(ctx, s, kind); err != nil {
 		return err
 	}
-	look.Pods = s.pods
-	if !known {
-		return nil
+	if look.Pods = s.pods; !fixed {
+		kind = workload.Guess(ref, s.object.Object, s.pods)
 	}
-	var err error
-	s.w, err = kind.Observe(look)
-	return err
+	w, err := kind.Observe(look)
+	if err != nil {
+		return err
+	}
+	if fixed || w.Update != "" { // nobody tells versions of others apart
+		s.w = w
+	}
+	if !kind.Sets {
+		s.label(kind, look.Stable)
+	}
+	return nil
+}
+
+// label notes of which revision pods are that the workload controls itself.
+func (s *seen) label(kind *workload.Kind, stable string) {
+	known := []string{stable}
+	if s.w != nil {
+		known = append(known, s.w.Update, s.w.Stable)
+	}
+	for _, r := range s.revisions {
+		known = append(known, r.Name)
+	}
+	of := kind.RevisionsOf(known...)
+	for _, p := range s.pods {
+		s.hash[p.Name] = of(p)
+	}
 }
 
 // kept reads the revisions of a workload: ReplicaSets of a Deployment, ControllerRevisions of others. Templates stay as the
@@ -231,9 +255,6 @@ func (c *Cluster) pods(ctx context.Context, s *seen, kind *workload.Kind) error 
 			hash, ours := owners[ref.UID]
 			if !ours || p.DeletionTimestamp != nil {
 				continue
-			}
-			if hash == "" {
-				hash = p.Labels[kind.Label]
 			}
 			s.pods = append(s.pods, p)
 			s.hash[p.Name] = hash

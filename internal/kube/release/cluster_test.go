@@ -30,6 +30,7 @@ import (
 	"github.com/weirmesh/weir/internal/kube/edit"
 	"github.com/weirmesh/weir/internal/rollout"
 	"github.com/weirmesh/weir/internal/rollout/provider"
+	"github.com/weirmesh/weir/internal/rollout/workload"
 )
 
 var (
@@ -124,7 +125,7 @@ func newToyFor(t *testing.T, kind, style, steps string) *toy {
 
 // start has a new controller, which knows nothing.
 func (c *toy) start() {
-	c.Controller = &Controller{Providers: provider.All(), Logger: slog.New(slog.DiscardHandler), objects: named{c}, Counted: c.counted}
+	c.Controller = &Controller{Providers: provider.All(), Workloads: workload.Fixed(), Logger: slog.New(slog.DiscardHandler), objects: named{c}, Counted: c.counted}
 	c.Controller.events = newEvents(c.Controller, func(e *eventsv1.Event) bool {
 		c.told = append(c.told, e.Reason)
 		return true
@@ -180,7 +181,6 @@ func (c *toy) waits(step int32) func() bool {
 
 // edit is what a user does.
 func (c *toy) edit(kind schema.GroupVersionKind, do func(u *unstructured.Unstructured)) {
-	c.Helper()
 	u := c.objects[c.key(kind)].DeepCopy()
 	before := u.DeepCopy()
 	do(u)

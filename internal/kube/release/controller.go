@@ -24,6 +24,7 @@ import (
 	"github.com/weirmesh/weir/internal/kube/edit"
 	"github.com/weirmesh/weir/internal/loglimit"
 	"github.com/weirmesh/weir/internal/rollout"
+	"github.com/weirmesh/weir/internal/rollout/workload"
 )
 
 const (
@@ -44,6 +45,8 @@ type Controller struct {
 	// Namespaces are those whose Rollouts are carried out; none means all.
 	Namespaces []string
 	Providers  rollout.Providers
+	// Workloads are the kinds that may be released.
+	Workloads workload.Kinds
 	// Proxied reports whether proxies route by objects as they are, and otherwise what is awaited. If it is nil, the grace
 	// period of a Rollout is all that proxies get.
 	Proxied func(objects []*unstructured.Unstructured) (ok bool, awaited string)
@@ -58,6 +61,7 @@ type Controller struct {
 
 	objects              cluster
 	turns                *turns
+	definitions          *Definitions
 	queue                workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	events               *events
 	failures, unmeasured loglimit.Limiter
@@ -165,7 +169,7 @@ func (c *Controller) carry(ctx context.Context) (Obstacle, error) {
 	if err != nil {
 		return "", err
 	}
-	c.objects = named{objects}
+	c.objects, c.definitions = named{objects}, &Definitions{Client: c.Client}
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	defer c.queue.ShutDown()

@@ -35,7 +35,7 @@ const nodes = 4
 // release gives the workload another image, and holds it, as the admission webhook does.
 func (c *toy) release(image string) {
 	c.Helper()
-	kind, _ := workload.For(rollouts.Ref{APIVersion: c.kind.GroupVersion().String(), Kind: c.kind.Kind})
+	kind, _ := workload.Fixed().For(rollouts.Ref{APIVersion: c.kind.GroupVersion().String(), Kind: c.kind.Kind})
 	record, err := workload.ReadRecord(c.objects[c.key(rolloutKind)].GetAnnotations()[workload.RecordAnnotation])
 	if err != nil {
 		c.Fatal(err)

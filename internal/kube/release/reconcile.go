@@ -48,9 +48,11 @@ type turn struct {
 	kind  *workload.Kind // nil if nothing of that kind can be released
 	seen  *workload.Seen // nil if there is no such workload
 	w     *rollout.Workload
-	// unknown means that the API server does not know the workload's kind, so that it will not tell when there is one.
-	unknown bool
-	ways    *ways // nil if no requests are routed
+	// unlisted says that the workload is of a kind that may not be released; empty otherwise.
+	unlisted string
+	// untoldKind means that the API server does not tell when what is wrong with the workload's kind changes.
+	untoldKind bool
+	ways       *ways // nil if no requests are routed
 }
 
 // reconcile goes on with a Rollout as far as it goes without waiting, and returns after which time to look again; zero is
@@ -102,7 +104,7 @@ func (t *turn) run(ctx context.Context) (on bool, wait time.Duration, err error)
 		return false, 0, err
 	}
 	now := time.Now()
-	out := rollout.Decide(rollout.Facts{Rollout: t.r, Workload: t.w, Traffic: *traffic, Now: now})
+	out := rollout.Decide(rollout.Facts{Rollout: t.r, Workload: t.w, Unlisted: t.unlisted, Traffic: *traffic, Now: now})
 	t.stands(&out.Status, traffic, now)
 	on, untold, err := t.carryOut(ctx, &out)
 	if err == errLater {
@@ -117,7 +119,7 @@ func (t *turn) run(ctx context.Context) (on bool, wait time.Duration, err error)
 	if untold > 0 && (wait == 0 || wait > untold) {
 		wait = untold
 	}
-	if (t.unknown || t.r.Status.Phase == rollouts.PhaseProgressing) && (wait == 0 || wait > idle) {
+	if (t.untoldKind || t.r.Status.Phase == rollouts.PhaseProgressing) && (wait == 0 || wait > idle) {
 		wait = idle
 	}
 	return false, wait, nil
@@ -220,8 +222,9 @@ func (t *turn) workloadKey() edit.Key {
 
 // observeWorkload reads the workload and what it controls.
 func (t *turn) observeWorkload(ctx context.Context) error {
-	kind, ok := workload.For(t.r.Spec.WorkloadRef)
+	kind, ok := t.Workloads.For(t.r.Spec.WorkloadRef)
 	if !ok {
+		t.unlisted = workload.Unlisted(t.r.Spec.WorkloadRef)
 		return nil
 	}
 	t.kind = kind
@@ -231,7 +234,7 @@ func (t *turn) observeWorkload(ctx context.Context) error {
 	}
 	u, err := t.objects.Get(ctx, t.workloadKey())
 	if errors.Is(err, edit.ErrNoKind) {
-		t.unknown = true
+		t.untoldKind = true
 		return nil
 	}
 	if err != nil || u == nil {
@@ -256,7 +259,13 @@ func (t *turn) observeWorkload(ctx context.Context) error {
 			return err
 		}
 	}
-	t.w, err = kind.Observe(t.seen)
+	if t.w, err = kind.Observe(t.seen); err != nil || kind.Definition() == "" {
+		return err
+	}
+	why, err := t.definitions.Unfit(ctx, kind, t.workloadKey().Version)
+	if why != "" {
+		t.w.Unfit, t.untoldKind = why, true
+	}
 	return err
 }
 

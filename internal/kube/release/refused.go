@@ -16,6 +16,7 @@ import (
 	"github.com/weirmesh/weir/api/rollouts"
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/rollout"
+	"github.com/weirmesh/weir/internal/rollout/workload"
 )
 
 const (
@@ -93,6 +94,9 @@ func fix(message string) string {
 	if _, webhook, found := strings.Cut(message, "failed calling webhook \""); found {
 		name, _, _ := strings.Cut(webhook, "\"")
 		return "see that the admission webhook " + word(name) + " can be reached, or remove it"
+	}
+	if strings.Contains(message, " is forbidden: User \"") && strings.Contains(message, "customresourcedefinitions") {
+		return "grant the controller this right, as the chart does with " + workload.ChartValue
 	}
 	if strings.Contains(message, " is forbidden: User \"") {
 		return "grant the controller this right, as the chart does with rollouts.enabled"

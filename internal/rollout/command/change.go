@@ -191,6 +191,9 @@ func (a *asked) undo() (Change, error) {
 	if !w.Settled {
 		return Change{}, ErrUnsettled
 	}
+	if len(a.Revisions) == 0 {
+		return Change{}, fmt.Errorf("no versions of %s %s are kept (it has no ControllerRevisions): apply the former version", ref.Kind, ref.Name)
+	}
 	said := "The release is taken back: requests go to the stable version first, then pods."
 	var to *Revision
 	switch {

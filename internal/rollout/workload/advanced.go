@@ -30,7 +30,7 @@ var advancedStatefulSet = Kind{
 	observe:  observeStatefulSet,
 	tend: func(s *Seen, w *rollout.Workload) ([]Change, error) {
 		if fieldOf(specOf(s.Object), unorderedField) != nil {
-			return tendShared(s, w, revisionLabel, statusText(s, "currentRevision")), nil
+			return tendShared(s, w, labelled(revisionLabel), statusText(s, "currentRevision"), nil), nil
 		}
 		return tendStatefulSet(s, w)
 	},

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -104,20 +105,20 @@ func observeCloneSet(s *Seen, w *rollout.Workload) error {
 		return nil
 	}
 	current := lastPart(statusText(s, "currentRevision"))
-	w.Stable = stable(s, templateLabel, w.Update, current)
-	count(s, w, templateLabel, current)
+	w.Stable = stable(s, labelled(templateLabel), w.Update, current)
+	count(s, w, labelled(templateLabel), current)
 	return nil
 }
 
 func tendCloneSet(s *Seen, w *rollout.Workload) ([]Change, error) {
-	return tendShared(s, w, templateLabel, lastPart(statusText(s, "currentRevision"))), nil
+	return tendShared(s, w, labelled(templateLabel), lastPart(statusText(s, "currentRevision")), nil), nil
 }
 
 // tendShared has pods come back to the stable revision that are not to have another one, whichever they are, one at a time.
 // Before the new revision has its pods, the workload's own controller may still replace those of a revision in between.
 // Nothing is evicted once all pods of the current revision are gone: a pod would come back to that one, and not to what
-// serves now.
-func tendShared(s *Seen, w *rollout.Workload, label, current string) []Change {
+// serves now. Pods of the new revision that are spared stay, too: they would come back as they are.
+func tendShared(s *Seen, w *rollout.Workload, of revisions, current string, spared []*corev1.Pod) []Change {
 	want := min(s.Record.Pods, w.Replicas)
 	if current != w.Stable || w.Updated < want {
 		return nil
@@ -128,8 +129,8 @@ func tendShared(s *Seen, w *rollout.Workload, label, current string) []Change {
 		if podReady(p) {
 			ready++
 		}
-		hash := p.Labels[label]
-		if hash == w.Stable || hash == w.Update && w.Updated == want {
+		hash := of(p)
+		if hash == w.Stable || hash == w.Update && (w.Updated == want || slices.Contains(spared, p)) {
 			continue
 		}
 		if worst == nil || cmp.Or(compareBool(podReady(p), podReady(worst)), strings.Compare(p.Name, worst.Name)) < 0 {

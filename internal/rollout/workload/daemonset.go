@@ -47,8 +47,8 @@ func observeDaemonSet(s *Seen, w *rollout.Workload) error {
 		return nil
 	}
 	w.Update = newest.Labels[revisionLabel]
-	w.Stable = stable(s, revisionLabel, w.Update, w.Update)
-	count(s, w, revisionLabel, w.Update)
+	w.Stable = stable(s, labelled(revisionLabel), w.Update, w.Update)
+	count(s, w, labelled(revisionLabel), w.Update)
 	return nil
 }
 

@@ -55,11 +55,50 @@ func (f fields) in(spec map[string]any) bool {
 	return true
 }
 
-// into gives a spec these values.
+// into gives a spec these values. Of those around others nothing is set: they go if nothing is left in them.
 func (f fields) into(spec map[string]any) {
+	var around []string
 	for path, v := range f {
+		if f.isAround(path) {
+			around = append(around, path)
+			continue
+		}
 		setField(spec, path, v)
 	}
+	slices.Sort(around)
+	for _, path := range slices.Backward(around) { // the innermost ones first
+		if m, ok := fieldOf(spec, path).(map[string]any); ok && len(m) == 0 {
+			setField(spec, path, nil)
+		}
+	}
+}
+
+// isAround reports whether a field has others of f in it.
+func (f fields) isAround(path string) bool {
+	for other := range f {
+		if strings.HasPrefix(other, path+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// around are the fields around those of f that the user does not have, by what is known of his: nil if nothing is yet.
+func (f fields) around(spec map[string]any, before fields) fields {
+	out := fields{}
+	for path := range f {
+		for i := range path {
+			if path[i] != '.' {
+				continue
+			}
+			of := path[:i]
+			was, known := before[of]
+			if known && was == nil || before == nil && fieldOf(spec, of) == nil {
+				out[of] = nil
+			}
+		}
+	}
+	return out
 }
 
 // user are the values as their user has them now: what is as it was laid was his before, the rest is what he wrote since,

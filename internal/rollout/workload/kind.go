@@ -1,6 +1,8 @@
 package workload
 
 import (
+	"maps"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,21 +37,28 @@ type Kind struct {
 	observe func(s *Seen, w *rollout.Workload) error
 	// tend returns what has to be done while the workload is held; nil if nothing.
 	tend func(s *Seen, w *rollout.Workload) ([]Change, error)
+	// custom means that whoever runs Weir's controller named the kind.
+	custom bool
 }
 
-// For returns the kind that a Rollout names; ok is false if there is none.
-func For(ref rollouts.Ref) (k *Kind, ok bool) {
+// Kinds are some that can be released.
+type Kinds []*Kind
+
+// Fixed returns the kinds that are released everywhere.
+func Fixed() Kinds {
+	return Kinds{&deployment, &statefulSet, &daemonSet, &cloneSet, &advancedStatefulSet, &advancedDaemonSet}
+}
+
+// For returns the kind that a Rollout names; ok is false if it is none of them.
+func (all Kinds) For(ref rollouts.Ref) (k *Kind, ok bool) {
 	group, _ := rollout.SplitVersion(ref.APIVersion)
-	for _, k := range Kinds {
+	for _, k := range all {
 		if k.Group == group && k.Name == ref.Kind {
 			return k, true
 		}
 	}
 	return nil, false
 }
-
-// Kinds are all there are.
-var Kinds = []*Kind{&deployment, &statefulSet, &daemonSet, &cloneSet, &advancedStatefulSet, &advancedDaemonSet}
 
 // Seen is a workload as it was read, with what it controls. Objects are shared and read-only.
 type Seen struct {
@@ -110,7 +119,9 @@ func (k *Kind) Observe(s *Seen) (*rollout.Workload, error) {
 		return nil, err
 	}
 	rec := s.Record
-	w.Unfit = k.Unfit(s.Object, s.Style, s.Metadata)
+	if w.Unfit = k.Unfit(s.Object, s.Style, s.Metadata); w.Unfit == "" && rec == nil { // a release that has begun goes on
+		w.Unfit = k.Lacks(s.Object, s.Pods)
+	}
 	w.Marked = rec != nil
 	laid := k.laid(s.Object, rec)
 	w.Held = laid || k.laid(s.Object, rec.none())
@@ -192,6 +203,7 @@ func (k *Kind) hold(s *Seen, rec *Record) []Change {
 		}
 	}
 	rec.Was = laid.user(spec, before, k.vital)
+	maps.Copy(rec.Was, laid.around(spec, before))
 	laid.into(spec)
 	setLabel(out, ByController, true)
 	return []Change{{Record: rec}, {Update: out}}
@@ -216,7 +228,10 @@ func (k *Kind) letGo(s *Seen, rec *Record) (all []Change) {
 		spec := specOf(out)
 		switch {
 		case known:
-			k.lay(out, rec).user(spec, rec.Was, k.vital).into(spec)
+			laid := k.lay(out, rec)
+			back := laid.user(spec, rec.Was, k.vital)
+			maps.Copy(back, laid.around(spec, rec.Was))
+			back.into(spec)
 		case value != ByController:
 			k.admitted(value).into(spec)
 		default: // the Record is lost

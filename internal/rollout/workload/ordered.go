@@ -83,20 +83,25 @@ func observeStatefulSet(s *Seen, w *rollout.Workload) error {
 		return nil
 	}
 	current := w.Stable
-	w.Stable = stable(s, revisionLabel, w.Update, current)
-	count(s, w, revisionLabel, current)
+	w.Stable = stable(s, labelled(revisionLabel), w.Update, current)
+	count(s, w, labelled(revisionLabel), current)
 	return nil
 }
 
+// revisions say of which revision a pod is.
+type revisions func(*corev1.Pod) string
+
+// labelled takes a label's value for it.
+func labelled(label string) revisions { return func(p *corev1.Pod) string { return p.Labels[label] } }
+
 // stable is the revision that served before the newest one: as it is remembered, as long as there are pods of it or of no
 // other; else otherwise, as long as there are pods of that; else the one of which there are the most.
-// The label is that of pods with their revision.
-func stable(s *Seen, label, newest, otherwise string) string {
+func stable(s *Seen, of revisions, newest, otherwise string) string {
 	remembered := s.remembered()
 	pods := map[string]int{}
 	best := ""
 	for _, p := range s.Pods {
-		hash := p.Labels[label]
+		hash := of(p)
 		if hash == newest {
 			continue
 		}
@@ -115,13 +120,13 @@ func stable(s *Seen, label, newest, otherwise string) string {
 	return otherwise
 }
 
-// count counts pods of the revisions, by a label. The current revision is the one, beside the newest, of which the workload's
+// count counts pods of the revisions. The current revision is the one, beside the newest, of which the workload's
 // own controller makes pods.
-func count(s *Seen, w *rollout.Workload, label, current string) {
+func count(s *Seen, w *rollout.Workload, of revisions, current string) {
 	w.UpdateHash, w.StableHash = w.Update, w.Stable
 	var others int32
 	for _, p := range s.Pods {
-		switch ready := podReady(p); p.Labels[label] {
+		switch ready := podReady(p); of(p) {
 		case w.Update:
 			w.Updated++
 			if ready {

@@ -28,6 +28,11 @@ type podset struct {
 	ready     []bool
 	// numbers are the ordinals of pods.
 	numbers []int
+	// any has the own controller of a custom kind replace any pods, and not the last ones; letters are names without numbers;
+	// prefix is what names of revisions begin with that labels of pods do not have.
+	any     *rand.Rand
+	letters bool
+	prefix  string
 	// newest is the revision of the template, current that of a StatefulSet's pods below the partition.
 	newest, current string
 	history         []string
@@ -58,14 +63,14 @@ func (p *podset) release(revision string) {
 }
 
 func (p *podset) seen() *Seen {
-	status := map[string]any{"observedGeneration": int64(1), "updateRevision": p.newest, "currentRevision": p.current, "desiredNumberScheduled": int64(len(p.revisions))}
+	status := map[string]any{"observedGeneration": int64(1), "updateRevision": p.prefix + p.newest, "currentRevision": p.prefix + p.current, "desiredNumberScheduled": int64(len(p.revisions))}
 	p.object["status"] = status
 	s := &Seen{Object: p.object, Record: p.record, Style: rollouts.Partition}
 	for i, r := range p.revisions {
 		if r == "" {
 			continue
 		}
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("db-", p.numbers[i]), Labels: map[string]string{revisionLabel: r}}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: p.name(i), Labels: map[string]string{p.kind.Label: r}}}
 		if p.ready[i] {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		}
@@ -75,6 +80,14 @@ func (p *podset) seen() *Seen {
 		s.Revisions = append(s.Revisions, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{revisionLabel: r}}, Revision: int64(i)})
 	}
 	return s
+}
+
+// name is that of the pod at a place.
+func (p *podset) name(i int) string {
+	if p.letters {
+		return fmt.Sprint("db-x", p.numbers[i])
+	}
+	return fmt.Sprint("db-", p.numbers[i])
 }
 
 func (p *podset) look() *rollout.Workload {
@@ -97,11 +110,7 @@ func (p *podset) carry(changes []Change) {
 		case c.Update != nil:
 			p.object = c.Update
 		case c.Evict != nil:
-			n, err := ordinal(c.Evict.Name)
-			if err != nil {
-				p.t.Fatal(err)
-			}
-			n = slices.Index(p.numbers, n)
+			n := slices.IndexFunc(p.numbers, func(n int) bool { return p.name(slices.Index(p.numbers, n)) == c.Evict.Name })
 			p.revisions[n], p.ready[n] = "", false
 		}
 	}
@@ -117,7 +126,7 @@ func (p *podset) step() bool {
 		switch {
 		case p.revisions[i] == "":
 			p.revisions[i] = p.newest
-			if p.kind.Name == "StatefulSet" && p.older(i) < from {
+			if p.kind.Name != "DaemonSet" && p.older(i) < from {
 				p.revisions[i] = p.current
 			}
 			return true
@@ -126,10 +135,17 @@ func (p *podset) step() bool {
 			return true
 		}
 	}
-	if fieldOf(spec, typeField) != "RollingUpdate" {
+	if fieldOf(spec, typeField) == "OnDelete" {
 		return false
 	}
-	for i := len(p.revisions) - 1; i >= 0; i-- {
+	order := make([]int, len(p.revisions))
+	for i := range order {
+		order[i] = len(order) - 1 - i
+	}
+	if p.any != nil {
+		order = p.any.Perm(len(order))
+	}
+	for _, i := range order {
 		if p.revisions[i] != p.newest && p.older(i) >= from {
 			p.revisions[i], p.ready[i] = "", false
 			return true
@@ -144,7 +160,7 @@ func (p *podset) step() bool {
 // older is what a partition has to be above so that the pod at a place keeps its revision: its place, or how many others keep
 // theirs where the order does not count.
 func (p *podset) older(i int) int64 {
-	if p.kind != &advancedDaemonSet && fieldOf(specOf(p.object), unorderedField) == nil {
+	if p.any == nil && p.kind != &advancedDaemonSet && fieldOf(specOf(p.object), unorderedField) == nil {
 		return int64(i)
 	}
 	n := int64(0)
@@ -284,19 +300,27 @@ func TestPodsComeToTheirRevisions(t *testing.T) {
 	for walk := range 300 {
 		rnd := rand.New(rand.NewPCG(seed, uint64(walk)))
 		kind, most := &statefulSet, 1
-		switch rnd.IntN(4) {
+		switch rnd.IntN(6) {
 		case 0:
 			kind, most = &daemonSet, 2
 		case 1:
 			kind = &advancedStatefulSet
 		case 2:
 			kind = &advancedDaemonSet
+		case 3, 4:
+			kind = custom("apps.example.com", "GameSet", "gamesets", "example.com/revision")
 		}
 		stays := kind.Name == "DaemonSet"
 		n := 1 + rnd.IntN(6)
 		p := newPodset(t, kind, n)
 		if kind == &advancedStatefulSet && rnd.IntN(2) == 0 {
 			setField(specOf(p.object), unorderedField, map[string]any{})
+		}
+		if kind.custom {
+			if p.letters = rnd.IntN(2) == 0; p.letters || rnd.IntN(2) == 0 {
+				p.any = rnd
+			}
+			p.prefix = []string{"", "db-"}[rnd.IntN(2)]
 		}
 		for i := range p.numbers { // ordinals.start, and reserveOrdinals
 			if p.numbers[i] += 8; !stays && i > n/2 {
@@ -324,10 +348,13 @@ func TestPodsComeToTheirRevisions(t *testing.T) {
 			want = to
 			p.do(rollout.Action{Do: rollout.Upgrade, Pods: int32(want)})
 			got := p.run(most)
+			if w := p.look(); kind.custom && w.Stable != p.prefix+p.current && int(w.Updated) > want { // none comes back to another one
+				continue
+			}
 			if c := strings.Count(got+" ", fmt.Sprint("r", revision, " ")); c != want {
 				t.Fatalf("seed %d, walk %d: %s has %d pods of r%d, want %d", seed, walk, got, c, revision, want)
 			}
-			if w := p.look(); !stays && w.Stable == p.current && want < n && strings.Count(got+" ", w.Stable+" ") != n-want {
+			if w := p.look(); !stays && w.Stable == p.prefix+p.current && want < n && strings.Count(got+" ", p.current+" ") != n-want {
 				t.Fatalf("seed %d, walk %d: %s, want %d pods of %s", seed, walk, got, n-want, w.Stable)
 			}
 		}
@@ -417,7 +444,7 @@ func TestAnAdvancedDaemonSetIsHeldSteppedAndLetGo(t *testing.T) {
 
 // TestWhoGoesBackIsAtTheStableRevision: pods of the version in between do not make that the stable one.
 func TestWhoGoesBackIsAtTheStableRevision(t *testing.T) {
-	for _, kind := range []*Kind{&statefulSet, &daemonSet, &advancedStatefulSet, &advancedDaemonSet} {
+	for _, kind := range []*Kind{&statefulSet, &daemonSet, &advancedStatefulSet, &advancedDaemonSet, custom("apps.example.com", "GameSet", "gamesets", revisionLabel)} {
 		p := newPodset(t, kind, 3)
 		p.release("r2")
 		p.do(rollout.Action{Do: rollout.Hold})
@@ -432,7 +459,7 @@ func TestWhoGoesBackIsAtTheStableRevision(t *testing.T) {
 
 // TestPodsThatWereAllReplacedBeforeTheyWereHeldAreGone: a release that nobody held is none that was taken back.
 func TestPodsThatWereAllReplacedBeforeTheyWereHeldAreGone(t *testing.T) {
-	for _, kind := range []*Kind{&statefulSet, &daemonSet, &advancedStatefulSet, &advancedDaemonSet} {
+	for _, kind := range []*Kind{&statefulSet, &daemonSet, &advancedStatefulSet, &advancedDaemonSet, custom("apps.example.com", "GameSet", "gamesets", revisionLabel)} {
 		p := newPodset(t, kind, 2)
 		p.release("r2")
 		seen := func(stable string) *rollout.Workload {
@@ -463,15 +490,6 @@ func TestPodsThatWereAllReplacedBeforeTheyWereHeldAreGone(t *testing.T) {
 		p.record = nil
 		if w := seen(""); w.Gone || w.Stable != "r2" {
 			t.Errorf("%s of %s, nobody knows what was: %+v", kind.Name, kind.Group, w)
-		}
-	}
-}
-
-func TestOnlyDeploymentsAreReleasedBlueGreen(t *testing.T) {
-	for _, k := range Kinds {
-		partition, green := k.Unfit(nil, rollouts.Partition, nil), k.Unfit(nil, rollouts.BlueGreenStyle, nil)
-		if partition != "" || (green == "") != (k == &deployment) {
-			t.Errorf("%s of %s: %q, %q", k.Name, k.Group, partition, green)
 		}
 	}
 }

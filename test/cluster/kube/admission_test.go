@@ -100,8 +100,8 @@ func admits(t *testing.T, before func(client.Client)) *admitted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := userWho(t, "admitting-controller", nil)
-	grant(t, "admitting-controller", slices.Concat(access.Admission(), access.Releases(workload.Kinds, provider.All())))
+	config, kinds := userWho(t, "admitting-controller", nil), allNamed(t)
+	grant(t, "admitting-controller", slices.Concat(access.Admission(), access.Definitions(kinds), access.Releases(kinds, provider.All())))
 	c, err := kube.NewClient(config)
 	if err != nil {
 		t.Fatal(err)
@@ -111,13 +111,13 @@ func admits(t *testing.T, before func(client.Client)) *admitted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.rollouts = &admission.Rollouts{List: list.List, Find: list.Find}
+	a.rollouts = &admission.Rollouts{List: list.List, Find: list.Find, Kinds: kinds}
 	conversions := &conversion.Handler{Kinds: rollouts.Kinds()}
 	known := &admission.Known{Client: c, Look: 200 * time.Millisecond, Logger: logger(t), Obstacle: func(ctx context.Context) (string, error) {
 		why, err := release.FindObstacle(ctx, c)
 		return why.String(), err
 	}}
-	workloads := &admission.Workloads{Rollouts: known.Rollouts}
+	workloads := &admission.Workloads{Kinds: kinds, Unfit: (&release.Definitions{Client: c}).Unfit, Rollouts: known.Rollouts}
 	reviews := &webhook.Reviews{Paths: map[string]webhook.Answer{
 		conversion.Path: conversions.Answer, admission.RolloutsPath: a.rollouts.Answer, admission.WorkloadsPath: workloads.Answer,
 	}}
@@ -151,7 +151,7 @@ func admits(t *testing.T, before func(client.Client)) *admitted {
 	port := int64(l.Addr().(*net.TCPAddr).Port)
 	create(t, &corev1.Service{ObjectMeta: named(own, "weir-controller"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"}})
 	bundles := &webhook.Bundles{Client: c, Service: webhook.Service{Namespace: own, Name: "weir-controller"}, Bundle: a.roots.get, Logger: logger(t)}
-	applyManifests(t, "deploy/manifests/install-rollouts.yaml", func(u *unstructured.Unstructured) bool {
+	applyManifests(t, namedManifests, func(u *unstructured.Unstructured) bool {
 		if !strings.HasSuffix(u.GetKind(), "WebhookConfiguration") {
 			return false
 		}
@@ -266,6 +266,11 @@ func TestRolloutsAreJudgedBeforeTheyAreStored(t *testing.T) {
 	kind := rolloutOf(ns, "kind", "kind", "replicas: 1")
 	set(t, kind, "ReplicaSet", "spec", "workloadRef", "kind")
 	refused(t, "a kind", a.client.Create(ctx, kind), "ReplicaSet.apps", "CloneSet.apps.kruise.io")
+	set(t, kind, "apps.example.com/v1", "spec", "workloadRef", "apiVersion")
+	set(t, kind, "GameSet", "spec", "workloadRef", "kind")
+	refused(t, "a kind that is not named", a.client.Create(ctx, kind), "spec.workloadRef.kind: Forbidden: Weir's controller may not release objects of the kind GameSet.apps.example.com", "rollouts.workloads")
+	set(t, kind, "GameStatefulSet", "spec", "workloadRef", "kind")
+	ok("a kind that is named", a.client.Create(ctx, kind))
 	ok("one with a warning", a.client.Patch(ctx, web, merge(`{"spec":{"strategy":{"canary":{"steps":[{"traffic":"10%","replicas":1},{"traffic":"5%","replicas":2}]}}}}`)))
 	if w := a.take(); len(w) != 1 || !strings.Contains(w[0], "WR909") {
 		t.Errorf("warnings %q", w)

@@ -18,7 +18,7 @@ import (
 	"github.com/weirmesh/weir/internal/rollout/workload"
 )
 
-// theirs is a kind of OpenKruise.
+// theirs is a kind of OpenKruise, or one that the chart's value rollouts.workloads names.
 type theirs struct {
 	schema.GroupVersionKind
 	plural string
@@ -27,20 +27,36 @@ type theirs struct {
 	strategy, held, admitted, label string
 	// own are further fields of its spec, which decide about pods.
 	own string
-	// partition is the path of what holds it.
+	// partition is the path of what holds it, and idle what keeps pods as they are.
 	partition []string
+	idle      map[string]any
 }
 
 var allTheirs = []theirs{
 	{schema.GroupVersionKind{Group: "apps.kruise.io", Version: "v1alpha1", Kind: "CloneSet"}, "clonesets", `{type: InPlaceIfPossible, maxUnavailable: 1}`,
-		`{type: InPlaceIfPossible, maxUnavailable: 1, partition: 1}`, "100%", "partition-none", `scaleStrategy: {podsToDelete: [shop-a]}`, []string{"partition"}},
+		`{type: InPlaceIfPossible, maxUnavailable: 1, partition: 1}`, "100%", "partition-none", `scaleStrategy: {podsToDelete: [shop-a]}`, []string{"partition"}, map[string]any{"paused": true}},
 	{schema.GroupVersionKind{Group: "apps.kruise.io", Version: "v1beta1", Kind: "StatefulSet"}, "statefulsets", `{type: RollingUpdate, rollingUpdate: {partition: 0}}`,
-		`{type: RollingUpdate, rollingUpdate: {partition: 1}}`, "2147483647", "partition-0", `reserveOrdinals: [0]`, []string{"rollingUpdate", "partition"}},
+		`{type: RollingUpdate, rollingUpdate: {partition: 1}}`, "2147483647", "partition-0", `reserveOrdinals: [0]`, []string{"rollingUpdate", "partition"}, map[string]any{"rollingUpdate": map[string]any{"partition": int64(0), "paused": true}}},
 	{schema.GroupVersionKind{Group: "apps.kruise.io", Version: "v1alpha1", Kind: "DaemonSet"}, "daemonsets", `{type: RollingUpdate}`,
-		`{type: RollingUpdate, rollingUpdate: {partition: 1}}`, "2147483647", "partition-none", `lifecycle: {preDelete: {labelsHandler: {a: b}}}`, []string{"rollingUpdate", "partition"}},
+		`{type: RollingUpdate, rollingUpdate: {partition: 1}}`, "2147483647", "partition-none", `lifecycle: {preDelete: {labelsHandler: {a: b}}}`, []string{"rollingUpdate", "partition"}, map[string]any{"rollingUpdate": map[string]any{"paused": true}}},
+	{schema.GroupVersionKind{Group: "apps.example.com", Version: "v1", Kind: "GameStatefulSet"}, "gamestatefulsets", `{type: InplaceUpdate, rollingUpdate: {maxUnavailable: 1}}`,
+		`{type: InplaceUpdate, rollingUpdate: {maxUnavailable: 1, partition: 1}}`, "2147483647", "partition-none", `scaleStrategy: {paused: true}`, []string{"rollingUpdate", "partition"}, map[string]any{"type": "OnDelete"}},
 }
 
-// defineTheirs installs the definition of a kind of OpenKruise, which takes any fields, for the time of a test.
+// allNamed are the kinds of deploy/release/manifests' golden file of rollouts.workloads, all that may be released with them.
+func allNamed(t *testing.T) workload.Kinds {
+	t.Helper()
+	all, err := workload.Named([]string{"GameStatefulSet:gamestatefulsets.apps.example.com", "Fleet:fleets.games.example.com:games.example.com/revision"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// namedManifests are the chart's with these kinds.
+const namedManifests = "deploy/release/manifests/testdata/workloads.yaml"
+
+// defineTheirs installs the definition of a kind, which takes any fields, for the time of a test.
 func defineTheirs(t *testing.T, k theirs) {
 	t.Helper()
 	open := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr(true)}
@@ -50,7 +66,10 @@ func defineTheirs(t *testing.T, k theirs) {
 			Group: k.Group, Scope: apiextensionsv1.NamespaceScoped, Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: k.Kind, Plural: k.plural, ListKind: k.Kind + "List"},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: k.Version, Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": open}}},
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": open, "status": open}}},
+				Subresources: &apiextensionsv1.CustomResourceSubresources{
+					Status: &apiextensionsv1.CustomResourceSubresourceStatus{}, Scale: &apiextensionsv1.CustomResourceSubresourceScale{SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas"},
+				},
 			}},
 		},
 	}
@@ -87,13 +106,13 @@ func (k theirs) object(t *testing.T, ns, name string) *unstructured.Unstructured
 	return u
 }
 
-// TestPolicyHoldsReleasesOfOpenKruisesWorkloads: of a CloneSet, an Advanced StatefulSet and an Advanced DaemonSet the controller
-// changes the updateStrategy and one label, and who has taken it over changes nothing else.
-func TestPolicyHoldsReleasesOfOpenKruisesWorkloads(t *testing.T) {
+// TestPolicyHoldsReleasesOfOtherWorkloads: of a CloneSet, an Advanced StatefulSet, an Advanced DaemonSet and a kind that is named
+// the controller changes the updateStrategy and one label, and who has taken it over changes nothing else.
+func TestPolicyHoldsReleasesOfOtherWorkloads(t *testing.T) {
 	for _, k := range allTheirs {
 		defineTheirs(t, k)
 	}
-	c := policedBy(t, "deploy/manifests/install-rollouts.yaml")
+	c := policedBy(t, namedManifests)
 	ns, ctx := namespace(t), t.Context()
 	for _, k := range allTheirs {
 		u := k.object(t, ns, "shop")
@@ -166,9 +185,9 @@ func asJSON(t *testing.T, text string) string {
 	return string(out)
 }
 
-// TestOpenKruisesWorkloadsAreHeldAsTheyAreStored: the webhook holds a CloneSet, an Advanced StatefulSet and an Advanced DaemonSet
-// by their partition, in the moment in which their template changes.
-func TestOpenKruisesWorkloadsAreHeldAsTheyAreStored(t *testing.T) {
+// TestOtherWorkloadsAreHeldAsTheyAreStored: the webhook holds a CloneSet, an Advanced StatefulSet, an Advanced DaemonSet and a kind
+// that is named by their partition, in the moment in which their template changes.
+func TestOtherWorkloadsAreHeldAsTheyAreStored(t *testing.T) {
 	for _, k := range allTheirs {
 		defineTheirs(t, k)
 	}
@@ -179,8 +198,7 @@ func TestOpenKruisesWorkloadsAreHeldAsTheyAreStored(t *testing.T) {
 	for _, k := range allTheirs {
 		name := strings.ToLower(k.Kind)
 		u, free, idle := k.object(t, ns, name), k.object(t, ns, name+"-free"), k.object(t, ns, name+"-idle")
-		pause := append([]string{"spec", "updateStrategy"}, k.partition[:len(k.partition)-1]...)
-		set(t, idle, true, append(pause, "paused")...)
+		set(t, idle, k.idle, "spec", "updateStrategy")
 		create(t, u, free, idle)
 		for _, name := range []string{u.GetName(), idle.GetName()} {
 			r := rolloutOf(ns, name, name, "replicas: 2")
@@ -220,7 +238,7 @@ func TestOpenKruisesWorkloadsAreHeldAsTheyAreStored(t *testing.T) {
 			t.Errorf("%s that no Rollout names: partition %q", k.Kind, partition(free))
 		}
 		if patch(idle, next); partition(idle) != user || idle.GetLabels()[workload.HeldLabel] != "" {
-			t.Errorf("%s that its user has paused: partition %q, labels %v", k.Kind, partition(idle), idle.GetLabels())
+			t.Errorf("%s whose pods nobody replaces: partition %q, labels %v", k.Kind, partition(idle), idle.GetLabels())
 		}
 		// The generation says that the template was never stored without the hold.
 		before := u.GetGeneration()
@@ -240,7 +258,7 @@ func TestOpenKruisesWorkloadsAreHeldAsTheyAreStored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	applyManifests(t, "deploy/manifests/install-rollouts.yaml", func(u *unstructured.Unstructured) bool {
+	applyManifests(t, namedManifests, func(u *unstructured.Unstructured) bool {
 		return u.GroupVersionKind().Group == "rbac.authorization.k8s.io"
 	})
 	for _, k := range allTheirs {

@@ -28,13 +28,13 @@ func releasing(t *testing.T) {
 		d.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
 	})
 	config := userWho(t, "releasing-controller", nil)
-	grant(t, "releasing-controller", append(access.Releases(workload.Kinds, provider.All()), access.Verb{Group: "events.k8s.io", Resource: "events", Verb: "create"}))
+	grant(t, "releasing-controller", append(access.Releases(workload.Fixed(), provider.All()), access.Verb{Group: "events.k8s.io", Resource: "events", Verb: "create"}))
 	c, err := kube.NewClient(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	carrier := &release.Controller{Client: c, Providers: provider.All(), Instance: "test", Logger: logger(t)}
+	carrier := &release.Controller{Client: c, Providers: provider.All(), Workloads: workload.Fixed(), Instance: "test", Logger: logger(t)}
 	background(t, func(ctx context.Context) error { return carrier.Run(ctx) })
 	t.Cleanup(func() { // it frees those that the test has deleted, before it ends
 		if err := within(context.Background(), func() error {

@@ -32,6 +32,7 @@ import (
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/kube/release"
 	"github.com/weirmesh/weir/internal/rollout/provider"
+	"github.com/weirmesh/weir/internal/rollout/workload"
 )
 
 const (
@@ -73,7 +74,7 @@ func carrier() error {
 	var running sync.WaitGroup
 	var failed error
 	running.Go(func() {
-		failed = (&release.Controller{Client: c, Providers: provider.All(), Instance: "bench", Logger: log}).Run(ctx)
+		failed = (&release.Controller{Client: c, Providers: provider.All(), Workloads: workload.Fixed(), Instance: "bench", Logger: log}).Run(ctx)
 	})
 	out := json.NewEncoder(os.Stdout)
 	for in := bufio.NewScanner(os.Stdin); in.Scan() && err == nil; {

@@ -110,7 +110,7 @@ func (c *controllers) run(ctx context.Context, m *mortal) {
 		return
 	}
 	defer client.Close()
-	carrier := &release.Controller{Client: client, Namespaces: []string{c.namespace}, Providers: provider.All(), Instance: "test", Logger: slog.New(slog.DiscardHandler)}
+	carrier := &release.Controller{Client: client, Namespaces: []string{c.namespace}, Providers: provider.All(), Workloads: released, Instance: "test", Logger: slog.New(slog.DiscardHandler)}
 	if err := carrier.Run(ctx); err != nil && ctx.Err() == nil {
 		c.Error(err)
 	}

@@ -116,7 +116,7 @@ func (w *world) patch(kind schema.GroupVersionKind, text string, subresource ...
 // release changes the image of the workload.
 func (w *world) release(image string) {
 	w.Helper()
-	if w.kind.Group == kruiseGroup {
+	if w.kind.Group == kruiseGroup || w.kind.Group == gamesGroup {
 		w.releaseHeld(image)
 		return
 	}
