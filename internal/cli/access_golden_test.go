@@ -12,13 +12,25 @@ import (
 // update says that golden files are rewritten; package goldentest has the flag.
 func update() bool { return flag.Lookup("update").Value.String() == "true" }
 
-// TestAccessTranscripts runs the command lines of testdata/access/*.golden, each after "$ ", and compares what they
-// print and their exit codes.
-func TestAccessTranscripts(t *testing.T) {
-	const least, folder = 5, "testdata/access/"
-	files, err := filepath.Glob("testdata/access/*.golden")
+// TestAccessTranscripts and TestDumpTranscripts run the command lines of testdata/*/*.golden, each after "$ ", and compare what
+// they print and their exit codes.
+func TestAccessTranscripts(t *testing.T) { transcripts(t, "testdata/access/", 5) }
+
+func TestDumpTranscripts(t *testing.T) { transcripts(t, "testdata/dump/", 1) }
+
+// transcripts runs those of a folder, of which there are at least so many. Files that they name are in it, too.
+func transcripts(t *testing.T, folder string, least int) {
+	files, err := filepath.Glob(folder + "*.golden")
 	if err != nil || len(files) < least {
 		t.Fatalf("%d transcripts (%v), want at least %d", len(files), err, least)
+	}
+	inputs, err := filepath.Glob(folder + "*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var places []string
+	for _, file := range inputs {
+		places = append(places, filepath.Base(file), file)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".golden"), func(t *testing.T) {
@@ -32,7 +44,7 @@ func TestAccessTranscripts(t *testing.T) {
 				if !ok {
 					continue
 				}
-				r := weir("", words(strings.NewReplacer("mesh.yaml", folder+"mesh.yaml", "changed.yaml", folder+"changed.yaml").Replace(command))...)
+				r := weir("", words(strings.NewReplacer(places...).Replace(command))...)
 				fmt.Fprintf(&got, "%s\n%s%s(exit %d)\n\n", line, r.stdout, r.err, r.code)
 			}
 			text := strings.ReplaceAll(got.String(), folder, "")

@@ -191,3 +191,15 @@ func (c *Client) Serves(ctx context.Context, group string) (map[string]bool, err
 	}
 	return kinds, nil
 }
+
+// Lists reports whether the API server can list objects of a resource, whatever it says that it has: one that starts may say less
+// for a moment. It is false where the user may not list them.
+func (c *Client) Lists(ctx context.Context, of schema.GroupVersionResource) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	err := c.discovery.RESTClient().Get().AbsPath("/apis/"+of.GroupVersion().String(), of.Resource).Param("limit", "1").Do(ctx).Error()
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -2,6 +2,7 @@ package release
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/weirmesh/weir/api/rollouts"
 	"github.com/weirmesh/weir/internal/kube"
@@ -39,8 +40,14 @@ func FindObstacle(ctx context.Context, c *kube.Client) (Obstacle, error) {
 		return "", err
 	case kinds["BatchRelease"]:
 		return OpenKruise, nil
-	case !kinds["Rollout"]:
-		return Undefined, nil
+	case kinds["Rollout"]:
+		return "", nil
 	}
-	return "", nil
+	switch there, err := c.Lists(ctx, rolloutKind.GroupVersion().WithResource("rollouts")); {
+	case err != nil:
+		return "", err
+	case there: // and OpenKruise may be, too
+		return "", fmt.Errorf("the API server has just started, and does not tell of all kinds of %s yet", rollouts.Group)
+	}
+	return Undefined, nil
 }

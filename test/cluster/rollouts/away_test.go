@@ -204,7 +204,7 @@ func (w *world) operators() (says func(text string, want bool, args ...string)) 
 	return func(text string, want bool, args ...string) {
 		w.Helper()
 		var out, err bytes.Buffer
-		cli.Main(append([]string{"weir"}, append(args, "--kubeconfig", server.Kubeconfig)...), nil, &out, &err)
+		cli.Main(append(args, "--kubeconfig", server.Kubeconfig), nil, &out, &err)
 		if strings.Contains(out.String()+err.String(), text) != want {
 			w.Errorf("weir %s: want %q: %t, got\n%s\n%s", strings.Join(args, " "), text, want, &out, &err)
 		}

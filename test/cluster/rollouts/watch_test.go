@@ -139,7 +139,7 @@ func TestWhoWatchesAReleaseSeesEachChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code := gone.ends(); code != 1 || !strings.Contains(gone.text(), "there is no such Rollout") {
+	if code := gone.ends(); code != 1 || !strings.Contains(gone.text(), "there is no Rollout "+w.namespace+"/web") {
 		t.Errorf("who watches a Rollout that is deleted ends with code %d:\n%s", code, gone.text())
 	}
 }
