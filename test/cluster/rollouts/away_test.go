@@ -117,7 +117,7 @@ func TestAControllerStandsBackFromOpenKruise(t *testing.T) {
 	}
 	defer c.Close()
 	const look = 200 * time.Millisecond
-	carrier := &release.Controller{Client: c, Namespaces: []string{w.namespace}, Providers: provider.All(), Look: look, Instance: "test", Logger: slog.New(slog.DiscardHandler)}
+	carrier := &release.Controller{Client: c, Namespaces: []string{w.namespace}, Providers: provider.All(), Workloads: released, Look: look, Instance: "test", Logger: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- carrier.Run(ctx) }()
