@@ -85,8 +85,10 @@ type Board struct {
 	// own are this replica's sidecars as they were last, holders the other replicas to which some are connected.
 	own     []Sidecar
 	holders map[string]bool
-	// questions are those of this replica, said its answers to those of others, by their names.
+	// questions are those of this replica, served when those were asked last that all have answered by yes, said its answers to
+	// those of others, by their names.
 	questions map[string]asked
+	served    map[string]time.Time
 	said      map[string]string
 }
 

@@ -36,7 +36,9 @@ type Object struct {
 // Bounds of questions.
 const (
 	questionAge  = 30 * time.Second // how long one is asked after somebody wanted to know it last
+	servedAge    = 10 * time.Minute // how long it is known that it was answered by yes, likewise
 	maxQuestions = 2_000
+	maxServed    = 10_000
 	// questionsSize bounds questions, and the answers to them, in bytes packed, questionsRead unpacked.
 	questionsSize, questionsRead = 128 << 10, 4 << 20
 	maxAwaited                   = 512 // bytes of an answer
@@ -60,11 +62,17 @@ func (b *Board) Ask(q Question) (awaited string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	id := q.id()
+	if _, served := b.served[id]; served {
+		b.served[id] = time.Now()
+		return ""
+	}
+	asking := false
 	for _, name := range slices.Sorted(maps.Keys(b.others)) {
 		r := b.others[name]
 		if !r.answering || !b.holders[name] {
 			continue
 		}
+		asking = true
 		known := false
 		if awaited, known = r.answers[id]; known && awaited == "" {
 			continue
@@ -74,6 +82,12 @@ func (b *Board) Ask(q Question) (awaited string) {
 			return fmt.Sprintf("the controller %s does not say yet whether the sidecars that are connected to it serve the configuration", name)
 		}
 		return awaited
+	}
+	if delete(b.questions, id); asking && len(b.served) < maxServed {
+		if b.served == nil {
+			b.served = map[string]time.Time{}
+		}
+		b.served[id] = time.Now()
 	}
 	return ""
 }
@@ -99,6 +113,7 @@ func (b *Board) note(id string, q Question) {
 func (b *Board) open() map[string]Question {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	maps.DeleteFunc(b.served, func(_ string, last time.Time) bool { return time.Since(last) > servedAge })
 	out := map[string]Question{}
 	for id, q := range b.questions {
 		if time.Since(q.last) > questionAge {
