@@ -181,6 +181,7 @@ func TestACommandIsOneChangeOrSaysWhyNot(t *testing.T) {
 		{"undo afterwards", Command{Verb: Undo}, f{released}, `workload {"of":"v1"}`, "releases it step by step"},
 		{"undo twice", Command{Verb: Undo}, f{reason(rollouts.ReasonCancelling), back}, "", "back at its stable version"},
 		{"undo the first version", Command{Verb: Undo}, f{released, func(f *Facts) { f.Revisions = f.Revisions[2:] }}, "", "no version before this one is kept"},
+		{"undo what keeps no versions", Command{Verb: Undo}, f{released, func(f *Facts) { f.Revisions = nil }}, "", "no versions of Deployment web are kept (it has no ControllerRevisions): apply the former version"},
 		{"undo to what is not kept", Command{Verb: Undo}, f{func(f *Facts) { f.Revisions = f.Revisions[2:] }}, "", "not kept any more"},
 		{"undo without a workload", Command{Verb: Undo}, f{func(f *Facts) { f.Workload = nil }}, "", "there is no Deployment web"},
 		{"undo without a template", Command{Verb: Undo}, f{func(f *Facts) { f.Revisions[1].Template = nil }}, "", "no template"},
