@@ -252,7 +252,7 @@ test-drivers: setup-cluster ## Have Flagger and Argo Rollouts, as they are relea
 	@E2EIMAGES='flagger argo-rollouts' E2EALONE='Flaggers' E2EFLAGS='-test.run=Flaggers|ArgoRollouts' scripts/conformance.sh e2e-only
 
 test-chaos: setup-cluster ## Have sidecars, pods, the authority, DNS and the API server fail under calls of all kinds between meshed pods: nothing may fail but what docs/mesh.md names (root, 20 minutes).
-	@E2EALONE='ChaosOnMeshedPodsWithoutController' E2EFLAGS='-test.run=ChaosOnMeshedPods' scripts/conformance.sh e2e-only
+	@E2EALONE='ChaosOnMeshedPods(WithoutController|OverADrainedNode)$$' E2EFLAGS='-test.run=ChaosOnMeshedPods' scripts/conformance.sh e2e-only
 
 conformance: setup-cluster ## Run the Gateway API's conformance suite on real pods, or RUN=TestName of it (docs/conformance).
 	@scripts/conformance.sh $(if $(RUN),-run-test=$(RUN),-report-output=$(abspath $(REPORT)))

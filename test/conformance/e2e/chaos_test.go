@@ -231,21 +231,6 @@ func TestChaosOnMeshedPodsWithoutController(t *testing.T) {
 		p.cluster("clock", append([]string{"-by", "-1h"}, p.controllers()...)...)
 		p.renewed("pay", begins(-3*time.Hour))
 	})
-	p.under("the node is drained of servers, as far as their budget permits", func() {
-		p.apply(`
-apiVersion: policy/v1
-kind: PodDisruptionBudget
-metadata: {name: pay}
-spec: {minAvailable: 2, selector: {matchLabels: {app: pay}}}
-`)
-		node := p.kubectl("", "get", "nodes", "--output=jsonpath={.items[0].metadata.name}")
-		_, err := install.Kubectl(t.Context(), "", "drain", node, "--namespace", p.namespace, "--pod-selector=app=pay", "--timeout=20s", "--ignore-daemonsets")
-		if err == nil || !strings.Contains(err.Error(), "disruption budget") {
-			t.Errorf("drained: %v, want the budget to forbid it", err)
-		}
-		p.kubectl("", "uncordon", node)
-		p.rolledOut("pay")
-	}, lastingEnds)
 	p.under("a server's sidecar is killed while there is no controller for 20 s", func() {
 		back := p.withoutController()
 		pod := p.names("pay")[0]
@@ -255,4 +240,27 @@ spec: {minAvailable: 2, selector: {matchLabels: {app: pay}}}
 		available()
 		p.kubectl("", "wait", "--for=condition=Ready", "pod/"+pod, fmt.Sprintf("--timeout=%s", patience))
 	}, lastingEnds, unknowable(4))
+}
+
+// TestChaosOnMeshedPodsOverADrainedNode has pods evicted under calls of all kinds.
+func TestChaosOnMeshedPodsOverADrainedNode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	p := newPressed(t, "e2e-chaos-drained")
+	p.under("the node is drained of servers, as far as their budget permits", func() {
+		p.apply(`
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: pay}
+spec: {minAvailable: 2, selector: {matchLabels: {app: pay}}}
+`)
+		node := p.kubectl("", "get", "nodes", "--output=jsonpath={.items[0].metadata.name}")
+		_, err := install.Kubectl(t.Context(), "", "drain", node, "--namespace", p.namespace, "--pod-selector=app=pay", "--timeout=20s", "--delete-emptydir-data")
+		if err == nil || !strings.Contains(err.Error(), "disruption budget") {
+			t.Errorf("drained: %v, want the budget to forbid it", err)
+		}
+		p.kubectl("", "uncordon", node)
+		p.rolledOut("pay")
+	}, lastingEnds)
 }
