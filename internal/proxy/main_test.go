@@ -2,12 +2,14 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -201,13 +203,26 @@ func rawBackend(t testing.TB, f func(net.Conn)) string {
 // dial opens a raw connection with a deadline, so that reads and writes cannot hang forever.
 func dial(t testing.TB, addr string) net.Conn {
 	t.Helper()
+	c, err := dialled(t, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// dialled is dial for a server that may reset the connection at once: whoever connects may see that already.
+func dialled(t testing.TB, addr string) (net.Conn, error) {
+	t.Helper()
 	c, err := net.Dial("tcp", addr)
+	if errors.Is(err, syscall.ECONNRESET) {
+		return nil, err
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.SetDeadline(time.Now().Add(patience))
 	t.Cleanup(func() { c.Close() })
-	return c
+	return c, nil
 }
 
 // patience is how long a step of a test may take. Tests of many steps begin it anew for each of them.

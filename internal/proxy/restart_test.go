@@ -100,7 +100,10 @@ var callRestarted = map[string]struct {
 	"HTTP/1.1": {plain, http1s, callRequest},
 	"HTTP/2":   {plain, func(c *model.Config) { c.Services[0].Protocol = model.H2C }, callRequest},
 	"TCP": {toAddresses, http1s, func(t *testing.T, addr string, _ int) string {
-		c := dial(t, addr)
+		c, err := dialled(t, addr)
+		if err != nil {
+			return "reset"
+		}
 		defer c.Close()
 		io.WriteString(c, "!")
 		got := make([]byte, 3)
