@@ -280,6 +280,50 @@ func TestWhatIsReplacedBeforeItIsHeldIsReleased(t *testing.T) {
 	}
 }
 
+// TestWhatIsReplacedWhileNobodyLooksIsTold: there was no controller of Rollouts, and nobody held the workload.
+func TestWhatIsReplacedWhileNobodyLooksIsTold(t *testing.T) {
+	w := newWorld(t, canaryRollout(false, "20%"))
+	w.must("healthy", w.phase(rollouts.PhaseHealthy))
+	look := func(update string, generation int64) (events []string) {
+		for range 3 {
+			f := w.facts()
+			f.Workload.Update, f.Workload.Stable, f.Workload.UpdateHash, f.Workload.Complete, f.Workload.Generation = update, update, update, true, generation
+			out := Decide(f)
+			w.rollout.Status = out.Status
+			for _, e := range out.Events {
+				events = append(events, e.Reason)
+			}
+			if out.Action != nil || out.Status.Phase != rollouts.PhaseHealthy {
+				t.Fatalf("nothing is to be done: %+v, %s", out.Action, out.Status.Phase)
+			}
+		}
+		return events
+	}
+	f := w.facts()
+	first, generation := f.Workload.Update, f.Workload.Generation
+	for _, step := range []struct {
+		update     string
+		generation int64
+		want       string
+	}{
+		{first, generation, ""}, {"v2", generation + 1, "ReplacedAtOnce"}, {"v2", generation + 2, ""}, {"another name of v2", generation + 2, ""},
+		{first, generation + 3, "ReplacedAtOnce"},
+	} {
+		if got := strings.Join(look(step.update, step.generation), " "); got != step.want {
+			t.Errorf("%s, generation %d: told %q, want %q", step.update, step.generation, got, step.want)
+		}
+		if got := w.rollout.Status.Revision(); step.want != "" && got != step.update {
+			t.Errorf("the status has revision %s, want %s", got, step.update)
+		}
+	}
+	// Taken back by hand, as it is after a release that was rolled back.
+	w.rollout.Status.Conditions = append(w.rollout.Status.Conditions, rollouts.Condition{Type: rollouts.ConditionSucceeded, Status: "False"})
+	w.rollout.Status.CanaryStatus.CanaryRevision = "v3"
+	if got := look(first, generation+9); len(got) > 0 {
+		t.Errorf("the stable revision: told %v", got)
+	}
+}
+
 // TestWhatIsReplacedBetweenTheRecordAndTheHoldIsReleased: the controller wrote down how the workload was, and was cut off
 // before it held it.
 func TestWhatIsReplacedBetweenTheRecordAndTheHoldIsReleased(t *testing.T) {
