@@ -145,7 +145,6 @@ func TestAControllerThatIsKilledGoesOn(t *testing.T) {
 		{"a partition of a Deployment", "Deployment", "replicas: 4\n  strategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}", "{canary: {" + route + ", steps: [{traffic: 20%, replicas: 1}, {traffic: 50%, replicas: 50%}]}}"},
 		{"blue-green", "Deployment", "replicas: 2", "{blueGreen: {" + route + ", steps: [{traffic: 0%, replicas: 100%}, {traffic: 100%, replicas: 100%}]}}"},
 		{"a StatefulSet", "StatefulSet", "replicas: 3\n  serviceName: web\n  podManagementPolicy: Parallel", "{canary: {" + route + ", steps: [{traffic: 30%, replicas: 1}, {traffic: 60%, replicas: 2}]}}"},
-		{"a DaemonSet", "DaemonSet", "minReadySeconds: 0", "{canary: {" + route + ", steps: [{traffic: 30%, replicas: 1}, {traffic: 60%, replicas: 2}]}}"},
 	}
 	if testing.Short() {
 		kinds = kinds[1:2]

@@ -22,9 +22,7 @@ import (
 )
 
 const (
-	// nodeName is the node of all pods but those of a DaemonSet, of which there is one on each of so many nodes.
-	nodeName   = "node"
-	nodesThere = 3
+	nodeName = "node"
 	// startTime is how long after it was made a pod is ready, or up to a second less, as times of objects are whole seconds.
 	startTime = 2 * time.Second
 	// brokenImage is one of which no container becomes ready.
@@ -91,20 +89,6 @@ func (k *kubelet) stop() {
 	k.running.Wait()
 }
 
-// nodeOf is where a pod is to run.
-func nodeOf(p *corev1.Pod) string {
-	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-			for _, f := range term.MatchFields { // as a DaemonSet's controller asks for it
-				if f.Key == metav1.ObjectNameField && len(f.Values) == 1 {
-					return f.Values[0]
-				}
-			}
-		}
-	}
-	return nodeName
-}
-
 // tend does what a pod needs next.
 func (k *kubelet) tend(ctx context.Context, name types.NamespacedName) error {
 	p := &corev1.Pod{}
@@ -116,7 +100,7 @@ func (k *kubelet) tend(ctx context.Context, name types.NamespacedName) error {
 	case p.DeletionTimestamp != nil:
 		return client.IgnoreNotFound(admin.Delete(ctx, p, client.GracePeriodSeconds(0), client.Preconditions{UID: &p.UID}))
 	case p.Spec.NodeName == "":
-		err := admin.SubResource("binding").Create(ctx, p, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: nodeOf(p)}})
+		err := admin.SubResource("binding").Create(ctx, p, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: nodeName}})
 		if apierrors.IsConflict(err) { // the cache is behind
 			return nil
 		}

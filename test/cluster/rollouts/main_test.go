@@ -97,18 +97,13 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 			return 1, fmt.Errorf("%s: %w", file, err)
 		}
 	}
-	for i := range nodesThere {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
-		if i > 0 {
-			node.Name += fmt.Sprint("-", i)
-		}
-		if err := admin.Create(ctx, node); err != nil {
-			return 1, err
-		}
-		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-		if err := admin.Status().Update(ctx, node); err != nil {
-			return 1, err
-		}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
+	if err := admin.Create(ctx, node); err != nil {
+		return 1, err
+	}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	if err := admin.Status().Update(ctx, node); err != nil {
+		return 1, err
 	}
 	// It has all rights, as there are no service accounts whose it could have.
 	manager, err := process.Start(filepath.Join(dir, "controller-manager.log"), programs.Path(components.ControllerManager),

@@ -103,6 +103,9 @@ func TestReplacingBackendsFailsNoRequest(t *testing.T) {
 // TestReplacingProxiesFailsNoRequest deletes one of two proxies, the older one, and all controllers in the same moment. No connect may
 // be refused, either.
 func TestReplacingProxiesFailsNoRequest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a rolling update of the proxies shows it")
+	}
 	w, url := newSplitShop(t, 2)
 	l := startSteady(t, url, 0)
 	replaceProxies(w, l, rounds())
@@ -114,6 +117,9 @@ func TestReplacingProxiesFailsNoRequest(t *testing.T) {
 // the one that ends serves. If the machine is so slow that this takes longer than the drain's delay, connects are refused in between,
 // and clients try again. What was sent is answered.
 func TestReplacingTheOnlyProxyFailsNoRequest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("for the full size")
+	}
 	w, url := newSplitShop(t, 1)
 	l := startSteady(t, url, patience)
 	replaceProxies(w, l, rounds())

@@ -160,6 +160,9 @@ func newRollout(t *testing.T, kind, spec, strategy string) (w *world, url string
 // TestACanaryOfADeployment releases a version in steps, under load: the shares are exact, no request fails, and at the end
 // everything is as its user wrote it.
 func TestACanaryOfADeployment(t *testing.T) {
+	if testing.Short() {
+		t.Skip("releases under load show it")
+	}
 	t.Parallel()
 	w, url := newRollout(t, "Deployment", "replicas: 4", `{canary: {trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [
     {traffic: 20%, replicas: 1}, {traffic: 50%, replicas: 50%}, {traffic: 100%, replicas: 100%, pause: {duration: 1}}]}}`)

@@ -72,6 +72,9 @@ spec:
 
 // TestAnAutoscalerFollowsRequestsPerSecond: up under traffic, and down again after it.
 func TestAnAutoscalerFollowsRequestsPerSecond(t *testing.T) {
+	if testing.Short() {
+		t.Skip("an autoscaler takes minutes")
+	}
 	t.Parallel()
 	w := newWorld(t)
 	w.toys("web")
@@ -120,6 +123,9 @@ spec:
 
 // TestTheCanaryLoop on pods: a version that answers gets all requests step by step, one that fails some gets none.
 func TestTheCanaryLoop(t *testing.T) {
+	if testing.Short() {
+		t.Skip("for the full size")
+	}
 	t.Parallel()
 	w := newWorld(t)
 	w.toys("website-v1", "website-v2")

@@ -202,6 +202,9 @@ func (r *releases) sticky() {
 // the new version does not see the old one again, shares of first visits are exact, and no request fails. A rollback
 // midway takes everybody back.
 func TestUsersStayWithTheirVersion(t *testing.T) {
+	if testing.Short() {
+		t.Skip("for the full size")
+	}
 	t.Parallel()
 	r := newReleases(newWorld(t), 4, strings.Join([]string{beta, `{traffic: 20%, replicas: 1}`, `{traffic: 50%, replicas: 50%}`, `{traffic: 100%, replicas: 100%}`}, ", "))
 	r.sticky()

@@ -97,6 +97,9 @@ func TestTheTutorialOfRolloutsIsTrue(t *testing.T) {
 
 // TestTheTutorialOfTheMeshIsTrue follows the page word by word.
 func TestTheTutorialOfTheMeshIsTrue(t *testing.T) {
+	if testing.Short() {
+		t.Skip("for the full size")
+	}
 	t.Parallel()
 	followPage(t, "docs/tutorial-mesh.md", 8)
 }
