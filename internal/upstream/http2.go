@@ -82,6 +82,9 @@ func (p *http2Pool) open(h *http2.Head, body []byte, end bool, wait *Waiting) (s
 	if !wait.Until.IsZero() && wait.Until.Before(until) {
 		until = wait.Until
 	}
+	if by := time.Now().Add(slowConnect); wait.Briefly && len(*p.conns.Load()) == 0 && by.Before(until) {
+		until = by
+	}
 	wait.Waited = true
 	w := &http2Waiter{told: make(chan error, 1)}
 	for first := true; ; first = false {

@@ -12,7 +12,7 @@ import (
 type Waiting struct {
 	// Until, if not zero, is when it gives up; ConnectTimeout bounds it anyway.
 	Until time.Time
-	// Briefly gives up after slowConnect where a connection has to be opened for HTTP/1.1: another endpoint may be quicker.
+	// Briefly gives up after slowConnect where a connection has to be opened: another endpoint may be quicker.
 	Briefly bool
 	// Wanted, if not nil, is asked about once a second.
 	Wanted interface {
