@@ -21,7 +21,7 @@ esac
 alone=${E2EALONE:-'RestartFailsNoRequest$|OverADrainedNode$|WithoutController$|OldVersions|ReplacingProxies|ReplacingTheOnlyProxy'}
 
 # Most of the tests wait most of the time, so more of them run than there are processors.
-e2e() { (cd ../conformance/e2e && exec "$bin/e2e.test" -test.v -test.timeout=30m -test.parallel=4 ${E2EFLAGS:-} "$@"); }
+e2e() { (cd ../conformance/e2e && exec "$bin/e2e.test" -test.v -test.timeout=30m -test.parallel=6 ${E2EFLAGS:-} "$@"); }
 suite() { (cd ../conformance && exec "$bin/conformance.test" -test.run='Conformance$' -test.v -test.timeout=2h -test.parallel=8 "$@"); }
 others() { (! $e2e || e2e -test.skip="$alone") && (! $suite || suite "$@"); }
 export bin alone e2e suite
