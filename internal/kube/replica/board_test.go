@@ -88,14 +88,7 @@ func TestTheBoardSaysWhereReplicasAre(t *testing.T) {
 				Client: c, Cache: informers, Namespace: "weir-system", Name: name, Address: address, Logger: discard, Changed: func() {},
 				Running: func() map[model.Owner][]feed.Proxy { return map[model.Owner][]feed.Proxy{"shop/edge": proxies} },
 			}
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- b.Run(ctx) }()
-			waitUntil(t, "the word of "+name, func() bool {
-				return c.Get(ctx, client.ObjectKey{Namespace: "weir-system", Name: name}, &corev1.ConfigMap{}) == nil
-			})
-			t.Cleanup(func() { cancel(); <-ended })
-			return b
+			return begin(t, b)
 		}
 		one := board("one", "10.0.0.1:18000", feed.Proxy{Name: "shop/came", Since: now})
 		board("two", "10.0.0.2:18000", feed.Proxy{Name: "shop/came", Since: now.Add(-time.Minute)}, feed.Proxy{Name: "shop/a", Since: now}, feed.Proxy{Name: "shop/b", Since: now})
@@ -128,14 +121,7 @@ func TestReplicasKnowTheSidecarsOfOthers(t *testing.T) {
 				Client: c, Cache: informers, Namespace: "weir-system", Name: name, Logger: discard, Changed: func() {},
 				Running: func() map[model.Owner][]feed.Proxy { return map[model.Owner][]feed.Proxy{} }, Sidecars: func() []replica.Sidecar { return sidecars },
 			}
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- b.Run(ctx) }()
-			waitUntil(t, "the word of "+name, func() bool {
-				return c.Get(ctx, client.ObjectKey{Namespace: "weir-system", Name: name}, &corev1.ConfigMap{}) == nil
-			})
-			t.Cleanup(func() { cancel(); <-ended })
-			return b
+			return begin(t, b)
 		}
 		one := board("one", replica.Sidecar{Pod: "shop/own", Since: 5, Serves: true})
 		board("two", replica.Sidecar{Pod: "shop/a", Since: 7, Serves: true, Ends: 99}, replica.Sidecar{Pod: "shop/b", Since: 3, Behind: true})
@@ -180,6 +166,19 @@ func FuzzSidecars(f *testing.F) {
 			t.Errorf("%d sidecars, %v", len(got), err)
 		}
 	})
+}
+
+// begin runs a board until the test ends, and returns it once it has written its first word.
+func begin(t *testing.T, b *replica.Board) *replica.Board {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Run(ctx) }()
+	waitUntil(t, "the word of "+b.Name, func() bool {
+		return b.Client.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: b.Name}, &corev1.ConfigMap{}) == nil
+	})
+	t.Cleanup(func() { cancel(); <-ended })
+	return b
 }
 
 // hear brings the words of boards to all of them.

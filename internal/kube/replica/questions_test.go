@@ -1,7 +1,6 @@
 package replica_test
 
 import (
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"strings"
@@ -10,9 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/weirmesh/weir/internal/feed"
@@ -46,14 +43,7 @@ func TestReplicasAnswerForTheirSidecars(t *testing.T) {
 					}
 				},
 			}
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- b.Run(ctx) }()
-			waitUntil(t, "the word of "+name, func() bool {
-				return c.Get(ctx, client.ObjectKey{Namespace: "weir-system", Name: name}, &corev1.ConfigMap{}) == nil
-			})
-			t.Cleanup(func() { cancel(); <-ended })
-			return b
+			return begin(t, b)
 		}
 		has := func(pod string) func() []replica.Sidecar {
 			return func() []replica.Sidecar { return []replica.Sidecar{{Pod: pod, Since: 5}} }
