@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,8 @@ spec:
   strategy: %[3]s
 `
 
+type condition struct{ Type, Status, Reason string }
+
 // rollout is what the tests read of a Rollout.
 type rollout struct {
 	Metadata struct {
@@ -62,7 +65,7 @@ type rollout struct {
 	Status struct {
 		Phase, Message, CurrentStepState string
 		CurrentStepIndex                 int
-		Conditions                       []struct{ Type, Status, Reason string }
+		Conditions                       []condition
 		CanaryStatus                     struct{ CanaryReplicas, CanaryReadyReplicas int }
 	}
 }
@@ -75,7 +78,8 @@ func (w *world) rollout() (r rollout) {
 	return r
 }
 
-// phase waits until the Rollout is in a phase, and if a step is given, waits at it.
+// phase waits until the Rollout is in a phase, and if a step is given, waits at it. One that is being taken back still has the step
+// that it was taken back from.
 func (w *world) phase(phase string, step int) {
 	w.Helper()
 	w.watched("rollout/web", func(text []byte) error {
@@ -83,7 +87,9 @@ func (w *world) phase(phase string, step int) {
 		if err := json.Unmarshal(text, &r); err != nil {
 			return err
 		}
-		if r.Status.Phase != phase || step > 0 && (r.Status.CurrentStepIndex != step || r.Status.CurrentStepState != "StepPaused") {
+		s := &r.Status
+		rolling := slices.ContainsFunc(s.Conditions, func(c condition) bool { return c.Type == "Progressing" && c.Reason == "InRolling" })
+		if s.Phase != phase || step > 0 && (s.CurrentStepIndex != step || s.CurrentStepState != "StepPaused" || !rolling) {
 			return fmt.Errorf("the Rollout is %+v, want phase %s, step %d", r.Status, phase, step)
 		}
 		return nil
