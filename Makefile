@@ -18,7 +18,7 @@ export CGO_ENABLED := 0
 .DEFAULT_GOAL := help
 .PHONY: help run demo build test test-apiserver test-chart test-grpc test-h2 test-wire test-overload lint fmt generate fuzz bench bench-latency bench-mirror soak setup
 .PHONY: verify vulncheck reproducible sbom image test-tls test-release recording
-.PHONY: bench-control bench-metrics bench-rollouts cluster-up cluster-image cluster-shell cluster-down kubectl setup-cluster conformance conformance-short test-cluster test-chaos test-drivers test-rollouts
+.PHONY: bench-control bench-metrics bench-rollouts cluster-up cluster-image cluster-shell cluster-down kubectl setup-cluster conformance conformance-short test-cluster test-node test-pods test-chaos test-drivers test-rollouts
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -85,17 +85,25 @@ release: build ## Make a release of the last commit in bin/release: archives, ch
 RACE := internal/budget internal/cli internal/control internal/controller internal/dataplane internal/demo internal/demo/mesh internal/exchange internal/fed internal/feed \
 	internal/http2 internal/kube internal/kube/admission internal/kube/aggregated internal/kube/conversion internal/kube/infra internal/kube/inspect internal/kube/operate internal/kube/release internal/kube/replica internal/kube/trust internal/kube/webhook internal/metrics/embedded internal/mirror internal/peertest \
 	internal/process internal/proxy internal/resource internal/rollout/local internal/routing internal/socket internal/tapping internal/task internal/telemetry internal/tracing/otlp internal/traffic internal/upstream
+# Those that take longest begin first.
+RACE_FIRST := internal/cli internal/proxy internal/kube/release internal/control internal/kube/replica
 NOT_RACE = $(filter-out $(RACE:%=github.com/weirmesh/weir/%),$(shell $(GO) list ./...))
 ALLOC := ./internal/exchange ./internal/http1 ./internal/http2 ./internal/mirror ./internal/proxy ./internal/routing ./internal/telemetry ./internal/upstream
 
 test: setup ## Run the tests: short forms of all, where goroutines meet with the race detector, then with a real API server and (as root) on real pods.
 	@scripts/times.sh
-	CGO_ENABLED=1 $(GO) test -short -race -timeout 10m $(RACE:%=./%)
-	$(GO) test -short -timeout 10m $(NOT_RACE)
+	CGO_ENABLED=1 $(GO) test -short -race -timeout 10m $(patsubst %,./%,$(RACE_FIRST) $(filter-out $(RACE_FIRST),$(RACE)))
+	$(GO) test -short -p 3 -timeout 10m $(NOT_RACE)
 	$(GO) test -short -timeout 10m -run 'Allocat|HoldsNoBuffers' $(ALLOC)
-	@scripts/once.sh $(MAKE) --no-print-directory test-chart
-	@scripts/once.sh $(MAKE) --no-print-directory test-apiserver TESTFLAGS=-short
-	@if [ "$$(id -u)" = 0 ]; then scripts/once.sh $(MAKE) --no-print-directory test-cluster TESTFLAGS=-short; else echo 'left out, as they need root: the tests on real pods ("make test-cluster")'; fi
+	@cd test/cluster && $(GO) run . build >/dev/null
+	@[ "$$(id -u)" = 0 ] || echo 'left out, as they need root: the tests on real pods ("make test-cluster")'
+	@$(MAKE) --no-print-directory -j4 $(if $(filter 0,$(shell id -u)),$(ONCE),once-test-chart once-test-apiserver)
+
+# They wait for each other's processes most of the time, and run beside each other.
+ONCE := once-test-chart once-test-apiserver once-test-node once-test-pods
+.PHONY: $(ONCE)
+$(ONCE): once-%:
+	@scripts/once.sh $(MAKE) --no-print-directory $* TESTFLAGS=-short
 
 .PHONY: test-full
 test-full: setup ## Run the same tests in full size, all with the race detector (an hour).
@@ -241,8 +249,12 @@ cluster-shell: build ## A shell in its network, with kubectl and the weir of thi
 kubectl: ## Run kubectl against it: make kubectl ARGS="get pods -A".
 	@cd test/cluster && $(GO) run . exec -- kubectl $(ARGS)
 
-test-cluster: setup-cluster ## Run the tests on real pods: a node's own, end to end, and a selection of the conformance suite (root, 15 minutes; 5 with TESTFLAGS=-short).
+test-cluster: test-node test-pods ## Run the tests on real pods: a node's own, end to end, and a selection of the conformance suite (root, 30 minutes; 6 with TESTFLAGS=-short).
+
+test-node: setup-cluster
 	cd test/cluster && $(GO) test -count=1 -timeout 20m ./node
+
+test-pods: setup-cluster
 	@E2EFLAGS=$(filter -test.short,$(TESTFLAGS:-short=-test.short)) scripts/conformance.sh e2e -test.short
 
 test-rollouts: setup-cluster ## Replace backends, proxies and controllers, and end releases in each way, under load, 20 times each: no request may fail (root, 25 minutes, docs/draining.md).

@@ -100,14 +100,14 @@ func TestAControllerMayBeKilledInEveryState(t *testing.T) {
 		"a StatefulSet": {"StatefulSet", canary}, "a DaemonSet": {"DaemonSet", canary},
 	}
 	cases := 0
-	for _, style := range slices.Sorted(maps.Keys(styles)) {
+	for i, style := range slices.Sorted(maps.Keys(styles)) {
 		kind, text := styles[style].kind, styles[style].text
-		for _, ending := range slices.Sorted(maps.Keys(endings)) {
+		for j, ending := range slices.Sorted(maps.Keys(endings)) {
 			if style == "blue-green" && ending == "replaced" {
 				continue // it takes no other version midway
 			}
-			if testing.Short() && kind != "Deployment" && slices.Contains([]string{"aborted", "disabled", "deleted"}, ending) {
-				continue // a Deployment's are much the same
+			if testing.Short() && (i+j)%2 != 0 { // every style and every ending, but not all pairs
+				continue
 			}
 			t.Run(style+", "+ending, func(t *testing.T) {
 				if cases++; testing.Short() {
