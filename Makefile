@@ -263,7 +263,7 @@ test-rollouts: setup-cluster ## Replace backends, proxies and controllers, and e
 test-drivers: setup-cluster ## Have Flagger and Argo Rollouts, as they are released, carry releases of pods in the mesh out by TrafficSplits (root, 10 minutes; twice that when it first builds them).
 	@E2EIMAGES='flagger argo-rollouts' E2EALONE='Flaggers' E2EFLAGS='-test.run=Flaggers|ArgoRollouts' scripts/conformance.sh e2e-only
 
-test-chaos: setup-cluster ## Have sidecars, pods, the authority, DNS and the API server fail under calls of all kinds between meshed pods: nothing may fail but what docs/mesh.md names (root, 20 minutes).
+test-chaos: setup-cluster ## Have sidecars, pods, the authority, DNS and the API server fail under calls of all kinds between meshed pods: nothing may fail but what docs/mesh.md names (root, 10 minutes).
 	@E2EALONE='ChaosOnMeshedPods(WithoutController|OverADrainedNode)$$' E2EFLAGS='-test.run=ChaosOnMeshedPods' scripts/conformance.sh e2e-only
 
 conformance: setup-cluster ## Run the Gateway API's conformance suite on real pods, or RUN=TestName of it (docs/conformance).
