@@ -210,7 +210,7 @@ func TestFindingsGiveTheLineOfTheirField(t *testing.T) {
 		texts := cases[name]
 		t.Run(name, func(t *testing.T) {
 			check(t, texts)
-			if i%size.Of(5, 1) != 0 {
+			if i%size.Of(10, 1) != 0 {
 				return
 			}
 			asList := map[string]string{}

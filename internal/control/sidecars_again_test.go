@@ -17,6 +17,7 @@ import (
 	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/test/size"
 )
 
 // changing is a cluster that changes at random: pods with sidecars and without, Services, their endpoints, splits, a
@@ -135,7 +136,7 @@ func TestWhatIsMadeAgainIsWhatIsMadeAnew(t *testing.T) {
 		}
 	}
 	known, kept := 0, 0
-	for seed := range uint64(12) {
+	for seed := range uint64(size.Of(4, 12)) {
 		c := &changing{t, resource.NewCollection(dialect.Kinds()), rand.New(rand.NewPCG(seed, 1))}
 		c.put("{apiVersion: specs.smi-spec.io/v1alpha4, kind: TCPRoute, metadata: {namespace: shop, name: all}, spec: {matches: {}}}")
 		c.put("{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: weir}, spec: {controllerName: weirmesh.github.io/gateway-controller}}")
