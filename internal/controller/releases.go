@@ -182,21 +182,28 @@ func (c *controlPlane) counted(ctx context.Context, count release.Count) (*rollo
 	if len(count.Objects) == 0 || !c.serves(&of) {
 		return nil, nil
 	}
-	// A reading that is up to half an interval off begins after the step.
-	window := min(time.Since(count.Since)-countLead, countMost)
-	if window < countLeast {
-		return &rollout.Shared{}, nil
-	}
-	q := metrics.Question{Window: window, With: make([]telemetry.Side, len(count.Pods))}
+	q := metrics.Question{With: make([]telemetry.Side, len(count.Pods))}
 	for i, pod := range count.Pods {
 		q.With[i] = telemetry.Side{Kind: "Pod", Namespace: count.Namespace, Name: pod}
 	}
-	answer, err := c.traffic.store.Ask(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	if answer.Time.Add(-answer.Window).Before(count.Since) {
-		return &rollout.Shared{Unknown: "what proxies reported begins before the step"}, nil
+	var answer metrics.Answer
+	// The first lead is enough if proxies are read as often as they should. Where they could not be, the next reading begins after the
+	// step, however late it was.
+	elapsed := time.Since(count.Since)
+	for lead := countLead; ; lead *= 2 {
+		if q.Window = min(elapsed-lead, countMost); q.Window < countLeast {
+			if lead == countLead {
+				return &rollout.Shared{}, nil
+			}
+			return &rollout.Shared{Unknown: "what proxies reported begins before the step"}, nil
+		}
+		var err error
+		if answer, err = c.traffic.store.Ask(ctx, q); err != nil {
+			return nil, err
+		}
+		if !answer.Time.Add(-answer.Window).Before(count.Since) {
+			break
+		}
 	}
 	s := &rollout.Shared{Window: answer.Window}
 	for _, t := range answer.Traffic {

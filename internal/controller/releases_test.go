@@ -1,12 +1,14 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
 	"reflect"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -101,6 +103,48 @@ func TestRequestsOfAStepAreCounted(t *testing.T) {
 	if got := ask(time.Minute, routing("TrafficSplit", "web")); got != nil {
 		t.Errorf("no proxies: %+v", got)
 	}
+}
+
+// readings are a Store of proxies that were read at some times: a window begins with the reading that is nearest to its beginning.
+type readings []time.Time
+
+func (r readings) Ask(_ context.Context, q metrics.Question) (metrics.Answer, error) {
+	begin, end := time.Now().Add(-q.Window), r[len(r)-1]
+	from := slices.MinFunc(r[:len(r)-1], func(a, b time.Time) int { return cmp.Compare(a.Sub(begin).Abs(), b.Sub(begin).Abs()) })
+	return metrics.Answer{Time: end, Window: end.Sub(from)}, nil
+}
+
+// TestAStepIsCountedFromTheFirstReadingInIt though proxies were read late.
+func TestAStepIsCountedFromTheFirstReadingInIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		at := func(seconds ...float64) (r readings) {
+			for _, s := range seconds {
+				r = append(r, now.Add(-time.Duration(s*float64(time.Second))))
+			}
+			return r
+		}
+		for _, x := range []struct {
+			readings readings
+			window   time.Duration // of which it is known; 0 if nothing is known
+		}{
+			{at(45, 40, 35, 30, 25, 20, 15, 10, 5), 25 * time.Second},
+			{at(60, 33, 16, 1), 15 * time.Second}, // the second one is nearer to the step's begin
+			{at(60, 33, 8, 1), 7 * time.Second},
+			{at(60, 33, 1), 0},
+		} {
+			c := &controlPlane{traffic: &traffic{store: x.readings}}
+			accounts := map[string]model.Owner{"a": model.GatewayOwner("shop", "edge")}
+			c.accounts.Store(&accounts)
+			got, err := c.counted(t.Context(), release.Count{
+				Namespace: "shop", Stable: "web", Canary: "web-canary", Since: now.Add(-32 * time.Second),
+				Objects: []*unstructured.Unstructured{routing("HTTPRoute", "web", map[string]any{"name": "edge"})},
+			})
+			if err != nil || got == nil || got.Window != x.window || (got.Unknown != "") != (x.window == 0) {
+				t.Errorf("%v: %+v, %v, want a window of %v", x.readings, got, err, x.window)
+			}
+		}
+	})
 }
 
 // TestWhoIsConcernedByRoutes has routes at Gateways, at Services and at both, a split, and endpoints.
