@@ -32,6 +32,8 @@ const (
 	// RequestsAnnotation and LimitsAnnotation override the resources of the sidecar.
 	RequestsAnnotation = redirect.Prefix + "resource-requests"
 	LimitsAnnotation   = redirect.Prefix + "resource-limits"
+	// AccessLogAnnotation overrides the format of the sidecar's access log.
+	AccessLogAnnotation = redirect.Prefix + "access-log"
 )
 
 // mirrorAnnotation is of pods that the kubelet runs from files.
@@ -126,14 +128,14 @@ func (s *Settings) Pod(namespace string, labels map[string]string, pod *corev1.P
 	if problem != "" {
 		d.Reasons = append(d.Reasons, problem)
 	}
-	p, strict, problems := options(pod)
+	o, problems := s.options(pod)
 	d.Reasons = append(d.Reasons, problems...)
 	needs, problem := s.resources(pod.Annotations)
 	if problem != "" {
 		d.Reasons = append(d.Reasons, problem)
 	}
 	if problems == nil {
-		d.Reasons = append(d.Reasons, unfit(&p, pod, before != nil)...)
+		d.Reasons = append(d.Reasons, unfit(&o.plan, pod, before != nil)...)
 	}
 	if before == nil && guaranteed(&pod.Spec) {
 		d.Notes = append(d.Notes, fmt.Sprintf("the pod is of QoS class Burstable with its sidecar, and was Guaranteed; it stays so with equal amounts of cpu and memory in the annotations %s and %s", RequestsAnnotation, LimitsAnnotation))
@@ -143,7 +145,7 @@ func (s *Settings) Pod(namespace string, labels map[string]string, pod *corev1.P
 	if len(d.Reasons) > 0 {
 		return Decision{Outcome: Refused, Reasons: d.Reasons}
 	}
-	parts, err := s.parts(&p, strict, table, needs)
+	parts, err := s.parts(&o, table, needs)
 	if err != nil {
 		return Decision{Outcome: Refused, Reasons: []string{fmt.Sprintf("the pod's probes cannot be made by the sidecar: %v; correct or remove the probe", err)}}
 	}
@@ -162,25 +164,36 @@ func cloned(m map[string]string) map[string]string {
 	return m
 }
 
-// options are what the pod's annotations say.
-func options(pod *corev1.Pod) (p redirect.Plan, strict bool, problems []string) {
+// options are what annotations of a pod say of its sidecar.
+type options struct {
+	plan      redirect.Plan
+	strict    bool // plain text is refused
+	accessLog AccessLog
+}
+
+func (s *Settings) options(pod *corev1.Pod) (o options, problems []string) {
+	o.accessLog = s.AccessLog
 	p, problem := plan(pod.Annotations)
-	if problem != "" {
+	if o.plan = p; problem != "" {
 		problems = append(problems, problem)
 	}
 	for _, name := range slices.Sorted(maps.Keys(pod.Annotations)) {
 		value := pod.Annotations[name]
 		switch rest, ours := strings.CutPrefix(name, redirect.Prefix); {
 		case name == PlainTextAnnotation:
-			if strict = value == PlainTextRefused; !strict && value != PlainTextServed {
+			if o.strict = value == PlainTextRefused; !o.strict && value != PlainTextServed {
 				problems = append(problems, fmt.Sprintf("annotation %s %q: there is no such value; write %s or %s", name, shortened(value), PlainTextServed, PlainTextRefused))
 			}
+		case name == AccessLogAnnotation:
+			if err := o.accessLog.Set(value); err != nil {
+				problems = append(problems, fmt.Sprintf("annotation %s: %v", name, err))
+			}
 		case name == RequestsAnnotation, name == LimitsAnnotation:
-		case ours && (strings.HasPrefix(rest, "resource-") || strings.HasPrefix(rest, "plain-")):
-			problems = append(problems, fmt.Sprintf("annotation %s: there is no such annotation; correct its name to one of %s, %s and %s, or remove it", shortened(name), PlainTextAnnotation, RequestsAnnotation, LimitsAnnotation))
+		case ours && (strings.HasPrefix(rest, "resource-") || strings.HasPrefix(rest, "plain-") || strings.HasPrefix(rest, "access-log")):
+			problems = append(problems, fmt.Sprintf("annotation %s: there is no such annotation; correct its name to one of %s, %s, %s and %s, or remove it", shortened(name), PlainTextAnnotation, RequestsAnnotation, LimitsAnnotation, AccessLogAnnotation))
 		}
 	}
-	return p, strict, problems
+	return o, problems
 }
 
 // unfit says what of the pod's own containers and volumes, or of another mesh, leaves no room for the sidecar.

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/weirmesh/weir/internal/probe"
-	"github.com/weirmesh/weir/internal/redirect"
 )
 
 // The names of what a pod gets.
@@ -58,7 +57,7 @@ type parts struct {
 	volumes           []corev1.Volume
 }
 
-func (s *Settings) parts(p *redirect.Plan, strict bool, table probe.Table, resources corev1.ResourceRequirements) (*parts, error) {
+func (s *Settings) parts(o *options, table probe.Table, resources corev1.ResourceRequirements) (*parts, error) {
 	env, err := variables(table)
 	if err != nil {
 		return nil, err
@@ -66,8 +65,8 @@ func (s *Settings) parts(p *redirect.Plan, strict bool, table probe.Table, resou
 	state := resource.MustParse(stateSize)
 	mode, seconds := int32(0o644), int64(tokenSeconds) // the mode of all files: the sidecar's user is none that Kubernetes would make their owner
 	return &parts{
-		redirect: s.container(RedirectName, append([]string{"redirect"}, p.Args()...), 0, resources),
-		sidecar:  s.sidecar(p, strict, env, resources),
+		redirect: s.container(RedirectName, append([]string{"redirect"}, o.plan.Args()...), 0, resources),
+		sidecar:  s.sidecar(o, env, resources),
 		volumes: []corev1.Volume{
 			{Name: CAName, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 				LocalObjectReference: corev1.LocalObjectReference{Name: CAName}, Items: []corev1.KeyToPath{{Key: CAKey, Path: CAKey}}, DefaultMode: &mode,
@@ -97,19 +96,20 @@ func (s *Settings) container(name string, args []string, user int64, resources c
 	}
 }
 
-func (s *Settings) sidecar(p *redirect.Plan, strict bool, env []corev1.EnvVar, resources corev1.ResourceRequirements) corev1.Container {
+func (s *Settings) sidecar(o *options, env []corev1.EnvVar, resources corev1.ResourceRequirements) corev1.Container {
 	args := []string{"sidecar", "--controller=" + s.Controller}
 	for _, f := range []struct{ name, value string }{{"trust-domain", s.TrustDomain}, {"log-level", s.LogLevel}, {"log-format", s.LogFormat}} {
 		if f.value != "" {
 			args = append(args, "--"+f.name+"="+f.value)
 		}
 	}
-	args = append(args, "--inbound-ports="+p.Inbound.String(), "--outbound-ports="+p.Outbound.String(),
+	args = append(args, "--inbound-ports="+o.plan.Inbound.String(), "--outbound-ports="+o.plan.Outbound.String(),
 		fmt.Sprintf("--probe-port=%d", ProbePort), fmt.Sprintf("--admin=:%d", AdminPort), "--state-dir="+stateFolder)
-	if !strict {
+	if !o.strict {
 		args = append(args, "--permissive")
 	}
-	c := s.container(SidecarName, args, int64(p.User), resources)
+	args = append(args, o.accessLog.args()...)
+	c := s.container(SidecarName, args, int64(o.plan.User), resources)
 	always := corev1.ContainerRestartPolicyAlways
 	c.RestartPolicy, c.Env = &always, env
 	c.Ports = []corev1.ContainerPort{{Name: "weir-admin", ContainerPort: AdminPort, Protocol: corev1.ProtocolTCP}}

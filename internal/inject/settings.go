@@ -39,6 +39,8 @@ type Settings struct {
 	Secret func() string
 	// Requests and Limits are the resources of both containers; annotations of a pod override them.
 	Requests, Limits Amounts
+	// AccessLog is whether and how a sidecar logs requests; an annotation of a pod overrides it.
+	AccessLog AccessLog
 }
 
 // NewSettings are Settings with the default resources. Both containers have requests and limits of CPU and memory, since a
@@ -46,6 +48,7 @@ type Settings struct {
 func NewSettings() *Settings {
 	return &Settings{
 		PullPolicy: corev1.PullIfNotPresent,
+		AccessLog:  AccessLogOff,
 		Requests:   Amounts{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("20Mi")},
 		Limits:     Amounts{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("128Mi")},
 	}
@@ -54,7 +57,39 @@ func NewSettings() *Settings {
 // Flags adds the settings that a command line has for all pods.
 func (s *Settings) Flags(f *pflag.FlagSet) {
 	f.Var(&s.Requests, "sidecar-requests", "`resources` that a sidecar requests; the annotation "+RequestsAnnotation+" of a pod overrides each")
+	f.Var(&s.AccessLog, "sidecar-access-log", "`format` in which sidecars write a line for each request to their standard output: json, text, text-extended, or off; the annotation "+AccessLogAnnotation+" of a pod overrides it")
 	f.Var(&s.Limits, "sidecar-limits", "`resources` that a sidecar may use; none is no limit of one; the annotation "+LimitsAnnotation+" of a pod overrides each")
+}
+
+// AccessLog is the format of a sidecar's access log (--access-log-format), or AccessLogOff.
+type AccessLog string
+
+// AccessLogOff is no access log.
+const AccessLogOff AccessLog = "off"
+
+var accessLogs = []AccessLog{AccessLogOff, "json", "text", "text-extended"}
+
+// String implements pflag.Value.
+func (a *AccessLog) String() string { return string(*a) }
+
+// Type implements pflag.Value.
+func (a *AccessLog) Type() string { return "format" }
+
+// Set implements pflag.Value.
+func (a *AccessLog) Set(text string) error {
+	if !slices.Contains(accessLogs, AccessLog(text)) {
+		return fmt.Errorf("there is no format %q; write off, json, text or text-extended", shortened(text))
+	}
+	*a = AccessLog(text)
+	return nil
+}
+
+// args are the sidecar's arguments.
+func (a AccessLog) args() []string {
+	if a == AccessLogOff || a == "" {
+		return nil
+	}
+	return []string{"--access-log=stdout", "--access-log-format=" + string(a)}
 }
 
 // Validate says what is wrong with settings.

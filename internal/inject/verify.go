@@ -34,11 +34,11 @@ func (s *Settings) Verify(namespace string, labels map[string]string, pod *corev
 		return []string{fmt.Sprintf("annotation %s: the pod asks for a sidecar and has none. The MutatingWebhookConfiguration that injects it is missing or was not asked, or another webhook removed it; "+
 			"see \"weir check\"", Annotation)}
 	}
-	p, _, problems := options(pod)
+	o, problems := s.options(pod)
 	if len(problems) > 0 {
 		return problems
 	}
-	problems = unfit(&p, pod, true)
+	problems = unfit(&o.plan, pod, true)
 	for i, want := range []string{RedirectName, SidecarName} {
 		at := slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == want })
 		field := fmt.Sprintf("spec.initContainers[%s]", want)
@@ -50,7 +50,7 @@ func (s *Settings) Verify(namespace string, labels map[string]string, pod *corev
 			before := pod.Spec.InitContainers[at-1].Name
 			problems = append(problems, fmt.Sprintf("%s: container %s is before it, whose connections would go around the sidecar: another webhook put it there%s", field, before, settle))
 		}
-		problems = append(problems, s.changed(field, &pod.Spec.InitContainers[at], int64(p.User), record)...)
+		problems = append(problems, s.changed(field, &pod.Spec.InitContainers[at], int64(o.plan.User), record)...)
 	}
 	for _, name := range volumeNames {
 		if _, had := record.Parts[name]; !had && record.Version != s.Version {
