@@ -52,7 +52,6 @@ func (w *world) inpod(name string, args ...string) string {
 // both sidecars, and from a pod without one: over HTTP/1.1 and HTTP/2, to an application of either. Whatever reaches it must
 // be permitted; of a client without an identity, nothing is.
 func TestNoWayLeadsAroundARuleInPods(t *testing.T) {
-	t.Parallel()
 	w := newWorldNamed(t, "e2e-mesh-access")
 	w.kubectl("", "label", "namespace", w.namespace, "weirmesh.github.io/inject=enabled")
 	w.inpods("cart", "web")
@@ -120,7 +119,6 @@ spec: {matches: {ports: [8080, 8082]}}
 // TestPodsJudgeAGatewaysMirrorsAndConnections has a Gateway send to pods with policies, one of which does not name it: that one
 // gets neither its mirrored requests nor its connections, and the requests that are mirrored are answered as before.
 func TestPodsJudgeAGatewaysMirrorsAndConnections(t *testing.T) {
-	t.Parallel()
 	w := newWorldNamed(t, "e2e-mesh-edge")
 	w.kubectl("", "label", "namespace", w.namespace, "weirmesh.github.io/inject=enabled")
 	w.callers("main", "shadow")
