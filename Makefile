@@ -95,15 +95,9 @@ test: setup ## Run the tests: short forms of all, where goroutines meet with the
 	CGO_ENABLED=1 $(GO) test -short -race -timeout 10m $(patsubst %,./%,$(RACE_FIRST) $(filter-out $(RACE_FIRST),$(RACE)))
 	$(GO) test -short -p 3 -timeout 10m $(NOT_RACE)
 	$(GO) test -short -timeout 10m -run 'Allocat|HoldsNoBuffers' $(ALLOC)
-	@cd test/cluster && $(GO) run . build >/dev/null
-	@[ "$$(id -u)" = 0 ] || echo 'left out, as they need root: the tests on real pods ("make test-cluster")'
-	@$(MAKE) --no-print-directory -j4 $(if $(filter 0,$(shell id -u)),$(ONCE),once-test-chart once-test-apiserver)
-
-# They wait for each other's processes most of the time, and run beside each other.
-ONCE := once-test-chart once-test-apiserver once-test-node once-test-pods
-.PHONY: $(ONCE)
-$(ONCE): once-%:
-	@scripts/once.sh $(MAKE) --no-print-directory $* TESTFLAGS=-short
+	@scripts/once.sh $(MAKE) --no-print-directory test-chart
+	@scripts/once.sh $(MAKE) --no-print-directory test-apiserver TESTFLAGS=-short
+	@if [ "$$(id -u)" = 0 ]; then scripts/once.sh $(MAKE) --no-print-directory test-cluster TESTFLAGS=-short; else echo 'left out, as they need root: the tests on real pods ("make test-cluster")'; fi
 
 .PHONY: test-full
 test-full: setup ## Run the same tests in full size, all with the race detector (an hour).

@@ -62,6 +62,9 @@ const argoSplit = `{"kind":"TrafficSplit","apiVersion":"split.smi-spec.io/v1alph
 
 // TestOldVersionsOfSMIAreConverted writes as controllers of rollouts do, which know old versions alone, reads in all, and sends traffic.
 func TestOldVersionsOfSMIAreConverted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("conversions are shown with an API server, by test/cluster/kube")
+	}
 	w := newWorld(t)
 	w.toys("v1", "v2", "shop")
 	url := w.gateway("edge")

@@ -114,6 +114,9 @@ func (w *world) renewed(name string, good func(*x509.Certificate) error) {
 
 // TestIdentitiesAreRenewedUnderLoadInPods renews the certificates and keys of all pods while they call each other.
 func TestIdentitiesAreRenewedUnderLoadInPods(t *testing.T) {
+	if testing.Short() {
+		t.Skip("renewals are shown by internal/identity/workload")
+	}
 	w := newNamed(t, "e2e-identities")
 	const seconds = 30
 	began := time.Now()
