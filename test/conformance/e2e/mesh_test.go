@@ -78,7 +78,6 @@ func (w *world) call(from string, args ...string) string {
 // TestMeshedPods has pods with sidecars, one of which serves no plain text, and one without: each reaches what it may, by
 // Services and by addresses, with requests and connections of which the server or the client speaks first.
 func TestMeshedPods(t *testing.T) {
-	t.Parallel()
 	w := newWorldNamed(t, "e2e-mesh")
 	w.kubectl("", "label", "namespace", w.namespace, "weirmesh.github.io/inject=enabled")
 	w.callers("web", "pay weirmesh.github.io/plain-text: refused, weirmesh.github.io/access-log: json")
@@ -239,7 +238,6 @@ func TestMeshedPodsAreReplaced(t *testing.T) {
 // TestTrafficOfMeshedPods: what sidecars count of requests is exact at both ends, and at that end of an edge which has a sidecar
 // if the other has none; whichever replica is asked, and by weir as by the API server. A tap shows who asked whom.
 func TestTrafficOfMeshedPods(t *testing.T) {
-	t.Parallel()
 	w := newWorldNamed(t, "e2e-mesh-traffic")
 	w.kubectl("", "label", "namespace", w.namespace, "weirmesh.github.io/inject=enabled")
 	w.callers("web", "pay weirmesh.github.io/plain-text: refused")
