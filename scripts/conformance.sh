@@ -17,13 +17,15 @@ esac
 ! $suite || (cd test/conformance && go test -c -o "$bin/conformance.test" .)
 (cd test/cluster && go build -o "$bin/cluster" .)
 
-# These stop what there is one of, the controller or the API server: they have a cluster to themselves, beside the one of all others.
+# These stop what there is one of, the controller or the API server: they have a cluster to themselves, beside the one of all others. The
+# few of them that are short come first in that one.
 alone=${E2EALONE:-'RestartFailsNoRequest$|OverADrainedNode$|WithoutController$|OldVersions|ReplacingProxies|ReplacingTheOnlyProxy'}
+case "${E2EFLAGS:-}" in *-test.short*) alone=${E2EALONE:-} ;; esac
 
 # Most of the tests wait most of the time, so more of them run than there are processors.
 e2e() { (cd ../conformance/e2e && exec "$bin/e2e.test" -test.v -test.timeout=30m -test.parallel=6 ${E2EFLAGS:-} "$@"); }
 suite() { (cd ../conformance && exec "$bin/conformance.test" -test.run='Conformance$' -test.v -test.timeout=2h -test.parallel=8 "$@"); }
-others() { (! $e2e || e2e -test.skip="$alone") && (! $suite || suite "$@"); }
+others() { (! $e2e || e2e ${alone:+-test.skip="$alone"}) && (! $suite || suite "$@"); }
 export bin alone e2e suite
 export -f e2e suite others
 
@@ -39,7 +41,7 @@ images=(-image weir -image conformance)
 if $suite && [[ " $* " != *' -test.short '* ]]; then images+=(-image mesh); fi
 for image in ${E2EIMAGES:-}; do images+=(-image "$image"); done
 beside=
-if $e2e; then
+if $e2e && [ -n "$alone" ]; then
 	# The same images, although the suite's are not needed: what one cluster builds the other imports.
 	"$bin/cluster" run "${images[@]}" -- bash -c 'e2e -test.run="$alone"' > >(tell alone.log) 2>&1 &
 	beside=$!

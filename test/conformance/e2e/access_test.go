@@ -119,6 +119,9 @@ spec: {matches: {ports: [8080, 8082]}}
 // TestPodsJudgeAGatewaysMirrorsAndConnections has a Gateway send to pods with policies, one of which does not name it: that one
 // gets neither its mirrored requests nor its connections, and the requests that are mirrored are answered as before.
 func TestPodsJudgeAGatewaysMirrorsAndConnections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("for the full size")
+	}
 	w := newWorldNamed(t, "e2e-mesh-edge")
 	w.kubectl("", "label", "namespace", w.namespace, "weirmesh.github.io/inject=enabled")
 	w.callers("main", "shadow")

@@ -41,6 +41,9 @@ func TestADeletedGatewayLeavesNothing(t *testing.T) {
 }
 
 func TestADeletedClassGoesWithItsLastGateway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("test/cluster/kube shows it with an API server")
+	}
 	t.Parallel()
 	w := newWorld(t)
 	w.toys("v1", "v2")
@@ -116,6 +119,9 @@ func (w *world) withoutController() (back func()) {
 }
 
 func TestARestartedProxyServesItsLastConfigurationWithoutController(t *testing.T) {
+	if testing.Short() {
+		t.Skip("for the full size, as it waits")
+	}
 	w, url := newShop(t, "v1", "v2")
 	back := w.withoutController()
 	// Changed while nobody looks.

@@ -31,6 +31,9 @@ type tapped struct {
 // TestATapShowsRequestsAsTheyEnd: whoever is asked, the API server or one replica of the controller in its stead, shows what
 // the Gateway's proxy observes, although that is connected to one replica alone; and nothing to those who may not.
 func TestATapShowsRequestsAsTheyEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("another test taps pods with sidecars, and test/cluster/kube an API server")
+	}
 	t.Parallel()
 	w := newWorld(t)
 	w.toys("web", "api")
