@@ -189,9 +189,9 @@ func (c *controlPlane) counted(ctx context.Context, count release.Count) (*rollo
 	var answer metrics.Answer
 	// The first lead is enough if proxies are read as often as they should. Where they could not be, the next reading begins after the
 	// step, however late it was.
-	elapsed := time.Since(count.Since)
+	elapsed := min(time.Since(count.Since), countLead+countMost)
 	for lead := countLead; ; lead *= 2 {
-		if q.Window = min(elapsed-lead, countMost); q.Window < countLeast {
+		if q.Window = elapsed - lead; q.Window < countLeast {
 			if lead == countLead {
 				return &rollout.Shared{}, nil
 			}

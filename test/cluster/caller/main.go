@@ -3,8 +3,8 @@
 //	caller serve NAME [LAG]  HTTP at :8080, a greeting at :9000, lines back at :9001, HTTP/2 and gRPC at :9002; until LAG after it
 //	                         is told to end, a duration; 3s if it is left out. /counted is how many requests were for /count
 //	caller get URL [N]       N requests, one connection each; prints a line for each: the status and the body, or "error ..."
-//	caller load URL SECONDS  requests from four clients that keep their connections, each every 10 ms, GET and POST in turn; prints how
-//	                         many were answered by whom, and those that failed
+//	caller load URL          requests from four clients that keep their connections, each every 10 ms, GET and POST in turn, until its
+//	                         input ends; prints how many were answered by whom, and those that failed
 //	caller record URL SECONDS   requests one after the other, 5 ms apart, GET and POST in turn and every other pair over a connection of its
 //	                         own; prints for each when it began, in milliseconds since 1970, and the status and body
 //	caller steady HOST SECONDS  requests and connections of every protocol, long ones among them; prints how many were answered of
@@ -57,12 +57,15 @@ func run(args []string) error {
 			n, _ = strconv.Atoi(args[2])
 		}
 		return get(args[1], n)
-	case len(args) == 3 && (args[0] == "load" || args[0] == "steady" || args[0] == "record"):
+	case len(args) == 3 && (args[0] == "steady" || args[0] == "record"):
 		seconds, err := strconv.Atoi(args[2])
 		if err != nil {
 			return err
 		}
-		map[string]func(string, time.Duration){"load": load, "steady": steady, "record": record}[args[0]](args[1], time.Duration(seconds)*time.Second)
+		map[string]func(string, time.Duration){"steady": steady, "record": record}[args[0]](args[1], time.Duration(seconds)*time.Second)
+		return nil
+	case len(args) == 2 && args[0] == "load":
+		load(args[1])
 		return nil
 	case len(args) == 2 && args[0] == "press":
 		return press(args[1])
@@ -185,15 +188,15 @@ func send(client *http.Client, post bool, url string) string {
 	return what
 }
 
-func load(url string, d time.Duration) {
+func load(url string) {
 	var mu sync.Mutex
 	counts := map[string]int{}
 	var all sync.WaitGroup
-	until := time.Now().Add(d)
+	var ended atomic.Bool
 	for range 4 {
 		all.Go(func() {
 			client := &http.Client{Timeout: patience, Transport: &http.Transport{}}
-			for post := false; time.Now().Before(until); post = !post {
+			for post := false; !ended.Load(); post = !post {
 				what := send(client, post, url)
 				mu.Lock()
 				counts[what]++
@@ -202,6 +205,8 @@ func load(url string, d time.Duration) {
 			}
 		})
 	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	ended.Store(true)
 	all.Wait()
 	for what, n := range counts {
 		fmt.Println(n, what)

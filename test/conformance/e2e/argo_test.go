@@ -39,7 +39,7 @@ func TestArgoRolloutsOfMeshedPods(t *testing.T) {
 	for _, file := range definitions {
 		w.kubectl("", "apply", "--server-side", "-f", file)
 	}
-	w.kubectl("", "wait", "--for=condition=Established", "crd/rollouts.argoproj.io", "--timeout=60s")
+	w.established("rollouts.argoproj.io")
 	for _, c := range []struct{ version, routing, root string }{
 		{"v1alpha1", "", "web-stable"}, // as by default, where the root is one of the backends
 		{"v1alpha2", "rootService: web", "web"},

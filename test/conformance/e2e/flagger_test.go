@@ -50,7 +50,7 @@ func TestFlaggersCanariesOfMeshedPods(t *testing.T) {
 	w := newWorldNamed(t, "e2e-flagger")
 	manifests := filepath.Join(w.source("flagger"), "artifacts/flagger")
 	w.kubectl("", "apply", "--server-side", "-f", filepath.Join(manifests, "crd.yaml"))
-	w.kubectl("", "wait", "--for=condition=Established", "crd/canaries.flagger.app", "--timeout=60s")
+	w.established("canaries.flagger.app")
 	for _, text := range []string{filepath.Join(manifests, "account.yaml"), "-"} {
 		w.kubectl(flagger, "--namespace=default", "apply", "-f", text)
 	}

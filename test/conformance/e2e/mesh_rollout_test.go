@@ -41,7 +41,7 @@ func TestACanaryOfMeshedPods(t *testing.T) {
 		return nil
 	})
 	before := w.written()
-	ended := w.loadOf("front", "http://web/", 45, func(answer string) bool { return ofVersions(answer)["v1"]+ofVersions(answer)["v2"] == 1 })
+	end := w.loadOf("front", "http://web/", func(answer string) bool { return ofVersions(answer)["v1"]+ofVersions(answer)["v2"] == 1 })
 	w.release("v2")
 	w.phase("Progressing", 1)
 	if n := ofVersions(w.call("step-1", "get", "http://web/", "50")); n["v2"] != 10 || n["v1"] != 40 {
@@ -63,7 +63,7 @@ func TestACanaryOfMeshedPods(t *testing.T) {
 	if n := ofVersions(w.call("step-1", "get", "http://web/", "20")); n["v2"] != 20 {
 		t.Errorf("at the end: %v", n)
 	}
-	answered, unknown := ended()
+	answered, unknown := end()
 	t.Logf("%d requests answered, of %d POSTs it is not known whether they arrived", answered, unknown)
 	w.kubectl("", "delete", "rollout", "web", "--timeout=20s")
 }

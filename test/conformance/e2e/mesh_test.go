@@ -157,26 +157,31 @@ spec:
 	})
 }
 
-// load has a workload send requests to another for some seconds, and returns what waits for their end. Each must be answered,
-// but those that it also returns: POSTs that met the end of a connection, of which nobody knows whether they arrived.
-func (w *world) load(from, to string, seconds int) (ended func() (answered, unknown int)) {
-	return w.loadOf(from, "http://"+to+"/", seconds, func(answer string) bool { return answer == "200 "+to })
+// load has a workload send requests to another until they are asked for: what it returns ends them. Each must be answered, but
+// those that it also returns: POSTs that met the end of a connection, of which nobody knows whether they arrived.
+func (w *world) load(from, to string) (end func() (answered, unknown int)) {
+	return w.loadOf(from, "http://"+to+"/", func(answer string) bool { return answer == "200 "+to })
 }
 
 // loadOf is load of a URL, with what good answers are.
-func (w *world) loadOf(from, url string, seconds int, good func(answer string) bool) (ended func() (answered, unknown int)) {
-	loaded := make(chan string, 1)
-	go func() {
-		text, err := install.Kubectl(w.Context(), "", "--namespace", w.namespace, "exec", "deployment/"+from, "--container=caller", "--", "/caller", "load",
-			url, strconv.Itoa(seconds))
-		if err != nil {
-			text += "\nerror " + err.Error()
-		}
-		loaded <- text
-	}()
+func (w *world) loadOf(from, url string, good func(answer string) bool) (end func() (answered, unknown int)) {
+	w.Helper()
+	var said, wrong bytes.Buffer
+	cmd := exec.CommandContext(w.Context(), "kubectl", "--namespace", w.namespace, "exec", "--stdin", "deployment/"+from, "--container=caller", "--", "/caller", "load", url)
+	cmd.Stdout, cmd.Stderr = &said, &wrong
+	input, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
 	return func() (answered, unknown int) {
 		w.Helper()
-		for line := range strings.Lines(<-loaded) {
+		if err := errors.Join(input.Close(), cmd.Wait()); err != nil {
+			w.Errorf("the load: %v: %s", err, &wrong)
+		}
+		for line := range strings.Lines(said.String()) {
 			line = strings.TrimSpace(line)
 			number, answer, _ := strings.Cut(line, " ")
 			if n, err := strconv.Atoi(number); err == nil && good(answer) {
@@ -219,16 +224,13 @@ func TestMeshedPodsAreReplaced(t *testing.T) {
 		}
 		return nil
 	})
-	total, lost := 0, 0
+	end := w.load("web", "brisk")
 	for n := 0; n < pods; n += replicas {
 		began := time.Now()
-		ended := w.load("web", "brisk", 20)
 		w.restart(w.namespace, "brisk")
-		took := time.Since(began)
-		answered, unknown := ended()
-		total, lost = total+answered, lost+unknown
-		t.Logf("%d pods replaced in %v", replicas, took.Round(100*time.Millisecond))
+		t.Logf("%d pods replaced in %v", replicas, time.Since(began).Round(100*time.Millisecond))
 	}
+	total, lost := end()
 	t.Logf("%d requests were answered, %d POSTs met the end of a connection", total, lost)
 	if total < 5000 || lost > pods/10 { // at most one for each ten applications that end
 		t.Errorf("%d requests were answered, %d POSTs met the end of a connection", total, lost)
@@ -457,12 +459,12 @@ func TestMeshedPodsLive(t *testing.T) {
 		return nil
 	})
 	w.apply(fmt.Sprintf(once, "pay"))
-	loaded := w.load("web", "pay", 45)
+	end := w.load("web", "pay")
 	w.kubectl("", "scale", "deployment/pay", "--replicas=3")
 	w.restart(w.namespace, "pay")
 	w.restart(install.Namespace, "weir-controller")
 	w.restart(w.namespace, "pay")
-	answered, unknown := loaded()
+	answered, unknown := end()
 	if answered < 1000 || unknown > 0 { // these services end their connections when nobody sends requests any more
 		t.Errorf("%d requests were answered, %d POSTs met the end of a connection", answered, unknown)
 	}

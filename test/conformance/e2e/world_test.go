@@ -97,6 +97,14 @@ func (w *world) kubectl(input string, args ...string) string {
 	return text
 }
 
+// established waits until the API server serves a definition.
+func (w *world) established(definition string) {
+	w.Helper()
+	if err := install.Established(w.Context(), definition); err != nil {
+		w.Fatal(err)
+	}
+}
+
 // cluster runs a command of the program that the cluster was started by.
 func (w *world) cluster(command string, args ...string) {
 	w.Helper()

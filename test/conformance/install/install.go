@@ -51,8 +51,21 @@ func Definitions(ctx context.Context) error {
 	if _, err := Kubectl(ctx, "", args...); err != nil {
 		return err
 	}
-	_, err = Kubectl(ctx, "", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-	return err
+	return Established(ctx, "--all")
+}
+
+// Established waits until the API server serves definitions, which are named, or "--all". A definition that has no status yet is
+// waited for, too: kubectl ends with an error then.
+func Established(ctx context.Context, definitions ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for {
+		_, err := Kubectl(ctx, "", append([]string{"wait", "--for=condition=Established", "--timeout=60s", "crd"}, definitions...)...)
+		if err == nil || !strings.Contains(err.Error(), "conditions accessor error") {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 }
 
 // Weir installs the manifests of the tree that top is the folder of, and waits until the controller is available.
