@@ -52,6 +52,7 @@ func (w *world) inpod(name string, args ...string) string {
 // both sidecars, and from a pod without one: over HTTP/1.1 and HTTP/2, to an application of either. Whatever reaches it must
 // be permitted; of a client without an identity, nothing is.
 func TestNoWayLeadsAroundARuleInPods(t *testing.T) {
+	t.Parallel()
 	w := newWorldNamed(t, "e2e-mesh-access")
 	w.kubectl("", "label", "namespace", w.namespace, "weirmesh.github.io/inject=enabled")
 	w.inpods("cart", "web")

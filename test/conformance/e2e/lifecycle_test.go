@@ -15,6 +15,9 @@ import (
 const kinds = "deployments,replicasets,pods,services,endpointslices,configmaps,serviceaccounts,poddisruptionbudgets"
 
 func TestADeletedGatewayLeavesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("test/cluster/kube shows it with an API server")
+	}
 	t.Parallel()
 	w, _ := newShop(t, "v1")
 	list := func() []string {
@@ -155,6 +158,9 @@ func TestARestartedProxyServesItsLastConfigurationWithoutController(t *testing.T
 }
 
 func TestTheAPIServersRestartFailsNoRequest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("for the full size")
+	}
 	w, url := newShop(t, "v1", "v2")
 	l := startLoad(t, url)
 	l.more(50)

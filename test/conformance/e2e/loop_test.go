@@ -15,6 +15,9 @@ import (
 
 // TestATCPRouteThatLeadsBackIsRefused leads a TCP listener to the Gateway's own Service and to its ClusterIP.
 func TestATCPRouteThatLeadsBackIsRefused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("for the full size")
+	}
 	t.Parallel()
 	w := newWorld(t)
 	w.apply(`

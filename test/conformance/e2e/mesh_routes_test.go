@@ -18,6 +18,7 @@ func counts(text string) map[string]int {
 // TestRoutesOfServices has routes whose parents are Services, of producers and of a consumer, with requests and with connections. One of
 // the Services has no pods of its own.
 func TestRoutesOfServices(t *testing.T) {
+	t.Parallel()
 	w, office := newWorldNamed(t, "e2e-routes"), newWorldNamed(t, "e2e-routes-office")
 	for _, w := range []*world{w, office} {
 		w.kubectl("", "label", "namespace", w.namespace, "weirmesh.github.io/inject=enabled")

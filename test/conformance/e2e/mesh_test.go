@@ -78,6 +78,7 @@ func (w *world) call(from string, args ...string) string {
 // TestMeshedPods has pods with sidecars, one of which serves no plain text, and one without: each reaches what it may, by
 // Services and by addresses, with requests and connections of which the server or the client speaks first.
 func TestMeshedPods(t *testing.T) {
+	t.Parallel()
 	w := newWorldNamed(t, "e2e-mesh")
 	w.kubectl("", "label", "namespace", w.namespace, "weirmesh.github.io/inject=enabled")
 	w.callers("web", "pay weirmesh.github.io/plain-text: refused, weirmesh.github.io/access-log: json")
@@ -240,6 +241,7 @@ func TestMeshedPodsAreReplaced(t *testing.T) {
 // TestTrafficOfMeshedPods: what sidecars count of requests is exact at both ends, and at that end of an edge which has a sidecar
 // if the other has none; whichever replica is asked, and by weir as by the API server. A tap shows who asked whom.
 func TestTrafficOfMeshedPods(t *testing.T) {
+	t.Parallel()
 	w := newWorldNamed(t, "e2e-mesh-traffic")
 	w.kubectl("", "label", "namespace", w.namespace, "weirmesh.github.io/inject=enabled")
 	w.callers("web", "pay weirmesh.github.io/plain-text: refused")
@@ -324,7 +326,7 @@ func TestTrafficOfMeshedPods(t *testing.T) {
 	defer asking.Wait()
 	defer stop()
 	server := w.kubectl("", "get", "pods", "--selector=app=pay", "--output=jsonpath={.items[*].metadata.name}")
-	text, err := install.Kubectl(t.Context(), "", "get", "--raw", trafficAPI+"watch/"+in+"deployments/pay/tap?path=/tapped&for=15s")
+	text, err := install.Kubectl(t.Context(), "", "get", "--raw", trafficAPI+"watch/"+in+"deployments/pay/tap?path=/tapped&for=8s")
 	if err != nil {
 		t.Fatal(err)
 	}

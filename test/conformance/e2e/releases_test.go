@@ -160,6 +160,7 @@ func (r *releases) rolloutAlone() string {
 // TestReleasesFailNoRequest ends releases in each way, over and over, under load: no request fails, and each time everything is as its
 // user wrote it.
 func TestReleasesFailNoRequest(t *testing.T) {
+	t.Parallel()
 	ways := ways
 	if testing.Short() {
 		ways = shortWays

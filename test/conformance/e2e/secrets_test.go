@@ -25,6 +25,9 @@ import (
 
 // TestSecretsShowNowhere serves with one private key, has another that is not one, and looks for both in all that Weir says.
 func TestSecretsShowNowhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("for the full size")
+	}
 	t.Parallel()
 	w := newWorld(t)
 	w.toys("v1")

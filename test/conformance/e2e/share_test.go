@@ -62,6 +62,9 @@ func (w *world) told(reason, text string) {
 // requests, the new version gets another share than the step says: the step waits with an Event, and goes on when the shares agree, as
 // others outnumber them, or when somebody approves it.
 func TestAStepWaitsForItsShare(t *testing.T) {
+	if testing.Short() {
+		t.Skip("for the full size")
+	}
 	t.Parallel()
 	w := newWorld(t)
 	url := w.gateway("edge")
@@ -86,9 +89,6 @@ func TestAStepWaitsForItsShare(t *testing.T) {
 	w.boardHasData()
 	l.end(t)
 	t.Logf("shares agree after %v", time.Since(began).Round(100*time.Millisecond))
-	if testing.Short() {
-		return // that it may be approved is left to the full size
-	}
 
 	w.approve()
 	w.step(2, "StepMetricsAnalysis", "")

@@ -120,6 +120,7 @@ func namesAt(ctx context.Context, address string) (string, error) {
 // TestTLSConfigsSecurePods has a namespace without the label of the injection and a TLSConfig: its pods have sidecars, names in
 // their certificates, and nothing in plain text on the network.
 func TestTLSConfigsSecurePods(t *testing.T) {
+	t.Parallel()
 	w := newWorldNamed(t, "e2e-tlsconfig")
 	w.apply(fmt.Sprintf(`
 apiVersion: tls.smi-spec.io/v1beta1
