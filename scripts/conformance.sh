@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the Gateway API's conformance suite against this tree, in a cluster of its own: "scripts/conformance.sh [e2e|e2e-only] [FLAG...]". With
 # "e2e" the end-to-end tests come first, with "e2e-only" they are all there is. Flags are those of the suite (-run-test=NAME) and of Go's
-# tests (-test.short). The end-to-end tests have theirs in E2EFLAGS, in E2EALONE which of them have a cluster to themselves, and in E2EIMAGES
+# tests (-test.short). The end-to-end tests have theirs in E2EFLAGS, in E2EALONE which of them have a cluster to themselves (if empty, none), and in E2EIMAGES
 # further images that some of them need (flagger, argo-rollouts). All that is said goes to bin/conformance/run.log, of the second cluster to
 # alone.log there, what matters of it to the terminal.
 set -euo pipefail
@@ -19,7 +19,7 @@ esac
 
 # These stop what there is one of, the controller or the API server: they have a cluster to themselves, beside the one of all others. The
 # few of them that are short come first in that one.
-alone=${E2EALONE:-'RestartFailsNoRequest$|OverADrainedNode$|WithoutController$|OldVersions|ReplacingProxies|ReplacingTheOnlyProxy'}
+alone=${E2EALONE-'RestartFailsNoRequest$|OverADrainedNode$|WithoutController$|OldVersions|ReplacingProxies|ReplacingTheOnlyProxy'}
 case "${E2EFLAGS:-}" in *-test.short*) alone=${E2EALONE:-} ;; esac
 
 # Most of the tests wait most of the time, so more of them run than there are processors.
