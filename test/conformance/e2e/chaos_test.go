@@ -53,7 +53,7 @@ func (p *pressed) killed(pod, which string) {
 
 // throughIt is what was under way through the application's own sidecar when that ended: one call of each kind. What it begins
 // afterwards waits.
-var throughIt = failing{`(kept connection|new connection|connect|^HTTP/2 .*: connection|^gRPC: connection|while it lasts): (EOF|connection reset by peer)$`, pressKinds, "its connection led to the application's own sidecar, which ended"}
+var throughIt = failing{`(kept connection|new connection|connect|^HTTP/2 .*: connection|^gRPC: connection|while it lasts): (EOF|connection reset by peer|broken pipe)$`, pressKinds, "its connection led to the application's own sidecar, which ended"}
 
 // waited are calls that a sidecar turned away when it went on: they had waited for it longer than --max-queue-delay.
 var waited = failing{`: (503|grpc-status 14|open: 503) overload$`, pressKinds, "it had waited for longer than --max-queue-delay: 503 with Retry-After"}

@@ -99,7 +99,28 @@ func TestTheControllersRestartFailsNoRequest(t *testing.T) {
 	w.apply(fmt.Sprintf(shop, "v1"))
 	w.answers(url, http.StatusOK, "v1")
 	l.end(t)
+	// The tests after this one need its webhooks, which the API server may still look for where they were.
+	w.kubectl("", "--namespace", install.Namespace, "rollout", "status", "deployment/weir-controller", fmt.Sprintf("--timeout=%s", patience))
+	w.eventually(func() error {
+		_, err := install.Kubectl(t.Context(), fmt.Sprintf(judged, w.namespace), "create", "--dry-run=server", "--filename=-")
+		return err
+	})
 }
+
+// judged is a Rollout, and a pod that wants a sidecar: a webhook has its say in each.
+const judged = `
+apiVersion: rollouts.kruise.io/v1beta1
+kind: Rollout
+metadata: {name: judged, namespace: %[1]s}
+spec:
+  workloadRef: {apiVersion: apps/v1, kind: Deployment, name: v1}
+  strategy: {canary: {steps: [{replicas: 1}]}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: judged, namespace: %[1]s, labels: {weirmesh.github.io/inject: enabled}}
+spec: {containers: [{name: caller, image: "caller:dev"}]}
+`
 
 // withoutController ends all replicas of the controller, until what it returns is called or the test has ended.
 func (w *world) withoutController() (back func()) {
