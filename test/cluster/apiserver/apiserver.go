@@ -169,7 +169,7 @@ func (s *Server) Restart(ctx context.Context, away time.Duration) error {
 }
 
 func (s *Server) run(program string, args []string) error {
-	p, err := process.Start(s.path(filepath.Base(program)+".log"), program, args...)
+	p, err := process.StartIn(process.Roomy, s.path(filepath.Base(program)+".log"), program, args...)
 	if err != nil {
 		return err
 	}

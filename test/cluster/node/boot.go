@@ -245,7 +245,7 @@ func (m *machine) spawn(program string, args ...string) error {
 
 // spawnAs is spawn with a name for the log.
 func (m *machine) spawnAs(name, program string, args ...string) error {
-	p, err := process.Start(m.path(name+".log"), program, args...)
+	p, err := process.StartIn(process.Roomy, m.path(name+".log"), program, args...)
 	if err != nil {
 		return err
 	}

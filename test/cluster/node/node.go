@@ -166,7 +166,7 @@ func (n *Node) Kubeconfig() string { return filepath.Join(n.dir, "kubeconfig") }
 // and addresses of the node can be reached from there.
 func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "nsenter", append([]string{fmt.Sprintf("--net=/proc/%d/ns/net", n.pid), "--", name}, args...)...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+n.Kubeconfig(),
+	cmd.Env = append(append(os.Environ(), process.Roomy...), "KUBECONFIG="+n.Kubeconfig(),
 		"PATH="+filepath.Dir(n.programs.Path(components.Kubectl))+string(os.PathListSeparator)+os.Getenv("PATH"),
 		"WEIR_CLUSTER_DIR="+n.dir)
 	return cmd

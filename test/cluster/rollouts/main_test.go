@@ -106,7 +106,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	// It has all rights, as there are no service accounts whose it could have.
-	manager, err := process.Start(filepath.Join(dir, "controller-manager.log"), programs.Path(components.ControllerManager),
+	manager, err := process.StartIn(process.Roomy, filepath.Join(dir, "controller-manager.log"), programs.Path(components.ControllerManager),
 		"--kubeconfig="+server.Kubeconfig, "--leader-elect=false", "--secure-port=0", "--kube-api-qps=1000", "--kube-api-burst=2000",
 		"--controllers=deployment-controller,replicaset-controller,statefulset-controller,daemonset-controller,endpointslice-controller,garbage-collector-controller,disruption-controller")
 	if err != nil {
