@@ -16,12 +16,12 @@ import (
 )
 
 // shards are tests that take long, nearly all of it in waiting, and want what there is one of in a cluster: the definitions of SMI's kinds, the
-// controller's lease, the API server itself. Each shard is run by another process with an API server of its own, beside the rest.
+// API of Traffic Metrics, the controller's lease, the API server itself. Each shard is run by another process with an API
+// server of its own, beside the rest.
 var shards = [][]string{
-	{"TestReplicaIsReadyThatWaitsForItsOwnWebhook"},
-	{"TestCheckTellsWhyVersionsAreNotConverted", "TestStatusShowsSplitsOfACluster"},
-	{"TestConversionsGoOnWhenLeadersAndRootsChange", "TestRolloutControllersWriteOldVersions"},
-	{"TestALostLeaseEndsTheLeadersTasksAlone", "TestWhatIsKnownOutlivesTheServer"},
+	{"TestReplicaIsReadyThatWaitsForItsOwnWebhook", "TestCheckTellsWhyVersionsAreNotConverted", "TestStatusShowsSplitsOfACluster"},
+	{"TestConversionsGoOnWhenLeadersAndRootsChange", "TestRolloutControllersWriteOldVersions", "TestALostLeaseEndsTheLeadersTasksAlone", "TestWhatIsKnownOutlivesTheServer"},
+	{"TestKubectlTrafficShowsWhatTheUserMaySee", "TestWhoMayTap", "TestAWatchedTapLasts", "TestRolesOfTheDraftHoldForTrafficMetrics", "TestKubectlReadsTrafficMetrics"},
 }
 
 // shardVariable is set for a process that runs one.
