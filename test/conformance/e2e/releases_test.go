@@ -145,9 +145,8 @@ var ways = map[string][]func(r *releases){
 	}},
 }
 
-// shortWays are all of them but "promoted", which another test shows.
+// shortWays are those of the short form: another test promotes a release, and test/cluster/rollouts replaces one and rolls it back on an API server.
 var shortWays = map[string][]func(r *releases){
-	"replaced midway, rolled back":  {replaced, rolledBack},
 	"aborted, tried again, deleted": {aborted, (*releases).retry, func(r *releases) { r.phase("Progressing", 1) }, deleted},
 }
 

@@ -220,7 +220,7 @@ func ask(ctx context.Context, client *http.Client, url string) (a answer, err er
 func (w *world) eventually(check func() error) {
 	w.Helper()
 	limit := time.Now().Add(patience)
-	for {
+	for pause := 100 * time.Millisecond; ; pause = min(pause*5/4, 500*time.Millisecond) {
 		err := check()
 		if err == nil {
 			return
@@ -228,7 +228,7 @@ func (w *world) eventually(check func() error) {
 		if time.Now().After(limit) {
 			w.Fatalf("after %s still: %v", patience, err)
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 
