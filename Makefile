@@ -96,8 +96,14 @@ test: setup ## Run the tests: short forms of all, where goroutines meet with the
 	$(GO) test -short -p 3 -timeout 10m $(NOT_RACE)
 	$(GO) test -short -timeout 10m -run 'Allocat|HoldsNoBuffers' $(ALLOC)
 	@scripts/once.sh $(MAKE) --no-print-directory test-chart
-	@scripts/once.sh $(MAKE) --no-print-directory test-apiserver TESTFLAGS=-short
-	@if [ "$$(id -u)" = 0 ]; then scripts/once.sh $(MAKE) --no-print-directory test-cluster TESTFLAGS=-short; else echo 'left out, as they need root: the tests on real pods ("make test-cluster")'; fi
+	@if [ "$$(id -u)" = 0 ]; then \
+		$(MAKE) --no-print-directory setup-cluster && \
+		scripts/once.sh $(MAKE) --no-print-directory test-apiserver TESTFLAGS=-short BESIDE=./node && \
+		scripts/once.sh $(MAKE) --no-print-directory test-pods TESTFLAGS=-short; \
+	else \
+		scripts/once.sh $(MAKE) --no-print-directory test-apiserver TESTFLAGS=-short && \
+		echo 'left out, as they need root: the tests on real pods ("make test-cluster")'; \
+	fi
 
 .PHONY: test-full
 test-full: setup ## Run the same tests in full size, all with the race detector (an hour).
@@ -113,11 +119,12 @@ test-all: ## Run everything that a release needs: all checks, builds, fuzz targe
 		echo "== make $$target" && $(MAKE) --no-print-directory $$target || exit 1; \
 	done
 
-# Those that take longest begin first, and most of it is waiting.
+# Those that take longest begin first, and most of it is waiting. BESIDE are packages that need more than an API server.
+BESIDE ?=
 APISERVER_FIRST := ./kube ./rollouts ./scale ./agreement
 test-apiserver: ## Run the tests against a real API server, which is built once (about 5 minutes, test/cluster/README.md).
 	cd test/cluster && $(GO) run . build >/dev/null && $(GO) test -count=1 -p 3 -parallel 12 $(TESTFLAGS) -timeout 20m $(APISERVER_FIRST) \
-		$$($(GO) list ./... | grep -vE '/(node|kube|rollouts|scale|agreement)$$$$')
+		$$($(GO) list ./... | grep -vE '/(node|kube|rollouts|scale|agreement)$$$$') $(BESIDE)
 
 test-chart: ## Lint the chart with Helm's own rules, render it, and hold deploy/manifests/install.yaml to it.
 	cd deploy/release/manifests && $(GO) test -count=1 ./...
@@ -246,7 +253,7 @@ cluster-shell: build ## A shell in its network, with kubectl and the weir of thi
 kubectl: ## Run kubectl against it: make kubectl ARGS="get pods -A".
 	@cd test/cluster && $(GO) run . exec -- kubectl $(ARGS)
 
-test-cluster: test-node test-pods ## Run the tests on real pods: a node's own, end to end, and a selection of the conformance suite (root, 30 minutes; 6 with TESTFLAGS=-short).
+test-cluster: test-node test-pods ## Run the tests on real pods: a node's own, end to end, and a selection of the conformance suite (root, 30 minutes; 4 with TESTFLAGS=-short).
 
 test-node: setup-cluster
 	cd test/cluster && $(GO) test -count=1 -timeout 20m ./node

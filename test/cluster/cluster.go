@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ type cluster struct {
 	cache  *components.Cache
 	name   string
 	images []string
+	weir   string // the program of the image of that name, once it is built
 }
 
 // run boots a cluster for one command.
@@ -130,7 +132,7 @@ func (c *cluster) exec(ctx context.Context, args []string) error {
 func (c *cluster) command(ctx context.Context, n *node.Node, args []string) *exec.Cmd {
 	cmd := n.Command(ctx, args[0], args[1:]...)
 	if self, err := os.Executable(); err == nil {
-		cmd.Env = append(cmd.Env, "WEIR_CLUSTER_PROGRAM="+self, "WEIR_CLUSTER_NAME="+c.name)
+		cmd.Env = append(cmd.Env, "WEIR_CLUSTER_PROGRAM="+self, "WEIR_CLUSTER_NAME="+c.name, "WEIR_PROGRAM="+c.weir)
 	}
 	return cmd
 }
@@ -168,6 +170,9 @@ func (c *cluster) start(ctx context.Context, keep bool) (*node.Node, error) {
 	images, err := b.build(ctx, c.images, true)
 	if err != nil {
 		return nil, err
+	}
+	if slices.Contains(c.images, weirImage) {
+		c.weir = b.program(weirName)
 	}
 	return node.Start(ctx, node.Options{Cache: *c.cache, Dir: dir, Images: images, Keep: keep, Log: os.Stderr})
 }

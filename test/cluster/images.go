@@ -203,11 +203,17 @@ func suiteImages(ctx context.Context, module string) (map[string][]string, error
 	return names, err
 }
 
+// program is the file of the program in one of Weir's images.
+func (b *builder) program(image string) string {
+	name, _, _ := strings.Cut(image, ":")
+	return filepath.Join(b.dir, name)
+}
+
 // weir builds one of Weir's images as it is released, but for this machine's architecture alone.
 func (b *builder) weir(ctx context.Context, name string) (string, error) {
 	top := filepath.Join(b.source, "../..")
 	program, _, _ := strings.Cut(name, ":")
-	binary, packed, file := filepath.Join(b.dir, program), filepath.Join(b.dir, program+"-image.tar"), filepath.Join(b.dir, program+".tar")
+	binary, packed, file := b.program(name), filepath.Join(b.dir, program+"-image.tar"), filepath.Join(b.dir, program+".tar")
 	env := []string{"CGO_ENABLED=0", "GOWORK=off", "GOOS=linux", "GOARCH=" + runtime.GOARCH}
 	if _, err := output(ctx, top, env, "go", "build", "-trimpath", "-buildvcs=auto", "-tags", "grpcnotrace", "-o", binary, "./cmd/"+program); err != nil {
 		return "", err

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -247,10 +246,7 @@ func TestTrafficOfMeshedPods(t *testing.T) {
 	w.callers("web", "pay weirmesh.github.io/plain-text: refused")
 	w.apply(strings.ReplaceAll(bare, "NAME", "old"))
 	w.kubectl("", "rollout", "status", "deployment/old", fmt.Sprintf("--timeout=%s", patience))
-	weir := filepath.Join(t.TempDir(), "weir")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", top, "-o", weir, "./cmd/weir").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	weir := os.Getenv("WEIR_PROGRAM") // the one of the image
 	run := func(args ...string) string {
 		t.Helper()
 		var out, wrong bytes.Buffer
