@@ -25,22 +25,8 @@ case "${E2EFLAGS:-}" in *-test.short*) alone=${E2EALONE:-} ;; esac
 # Most of the tests wait most of the time, so more of them run than there are processors.
 e2e() { (cd ../conformance/e2e && exec "$bin/e2e.test" -test.v -test.timeout=30m -test.parallel=6 ${E2EFLAGS:-} "$@"); }
 suite() { (cd ../conformance && exec "$bin/conformance.test" -test.run='Conformance$' -test.v -test.timeout=2h -test.parallel=8 "$@"); }
-# In the short form the suite runs beside the end-to-end tests, but for those that take the controller away.
-restarts='RestartFailsNoRequest$'
-others() {
-	case "$e2e $suite ${E2EFLAGS:-}" in
-	true\ true\ *-test.short*)
-		local code=0
-		e2e -test.run="$restarts" || return
-		suite "$@" &
-		e2e -test.skip="$restarts" || code=$?
-		wait $! || code=$?
-		return $code
-		;;
-	*) (! $e2e || e2e ${alone:+-test.skip="$alone"}) && (! $suite || suite "$@") ;;
-	esac
-}
-export bin alone e2e suite restarts
+others() { (! $e2e || e2e ${alone:+-test.skip="$alone"}) && (! $suite || suite "$@"); }
+export bin alone e2e suite
 export -f e2e suite others
 
 # tell LOG: all to the log, what matters to the terminal.

@@ -15,13 +15,14 @@ import (
 	"time"
 )
 
-// shards are tests that take long, nearly all of it in waiting, and want what there is one of in a cluster: the definitions of SMI's kinds, the
-// API of Traffic Metrics, the controller's lease, the API server itself. Each shard is run by another process with an API
-// server of its own, beside the rest.
+// shards are tests that take long, nearly all of it in waiting. Most of them want what there is one of in a cluster: the definitions of SMI's kinds,
+// the API of Traffic Metrics, named namespaces, the controller's lease, the API server itself. Each shard is run by another process with an API server
+// of its own, beside the rest.
 var shards = [][]string{
 	{"TestReplicaIsReadyThatWaitsForItsOwnWebhook", "TestCheckTellsWhyVersionsAreNotConverted", "TestStatusShowsSplitsOfACluster"},
 	{"TestConversionsGoOnWhenLeadersAndRootsChange", "TestRolloutControllersWriteOldVersions", "TestALostLeaseEndsTheLeadersTasksAlone", "TestWhatIsKnownOutlivesTheServer"},
-	{"TestKubectlTrafficShowsWhatTheUserMaySee", "TestWhoMayTap", "TestAWatchedTapLasts", "TestRolesOfTheDraftHoldForTrafficMetrics", "TestKubectlReadsTrafficMetrics"},
+	{"TestKubectlTrafficShowsWhatTheUserMaySee", "TestWhoMayTap", "TestAWatchedTapLasts", "TestRolesOfTheDraftHoldForTrafficMetrics", "TestKubectlReadsTrafficMetrics",
+		"TestCheckKnowsNamedNamespaces", "TestControllerWorksWithItsRightsAlone", "TestAccessControlIsKeptInEveryVersion"},
 }
 
 // shardVariable is set for a process that runs one.

@@ -60,15 +60,15 @@ var waited = failing{`: (503|grpc-status 14|open: 503) overload$`, pressKinds, "
 
 // TestChaosOnMeshedPods has the sidecars, applications and networks of pods fail under calls of all kinds.
 func TestChaosOnMeshedPods(t *testing.T) {
+	if testing.Short() {
+		t.Skip("for the full size")
+	}
 	t.Parallel()
 	p := newPressed(t, "e2e-chaos")
 	servers := p.names("pay")
 	client := p.names("web")[0]
 	p.under("a server's sidecar is killed", func() { p.killed(servers[0], sidecars) }, lastingEnds, unknowable(4))
 	p.under("the client's sidecar is killed", func() { p.killed(client, sidecars) }, throughIt)
-	if testing.Short() {
-		return
-	}
 	p.under("a server's application is killed", func() { p.killed(servers[1], "containerStatuses[0]") }, lastingEnds, unknowable(4))
 	for _, c := range []struct{ who, pod string }{{"a server's", servers[2]}, {"the client's", client}} {
 		p.under(c.who+" sidecar stops for 4 s (SIGSTOP)", func() { p.cluster("pause", "-for", "4s", p.container(c.pod, sidecars)) }, waited)

@@ -74,6 +74,9 @@ spec:
 // TestTrafficMetricsTellWhatWasSent: the counts of requests through a Gateway are exact, at pods that have no proxy as at the
 // Gateway's own, whichever replica of the controller is asked; and no pod is read that has not proved to be a proxy.
 func TestTrafficMetricsTellWhatWasSent(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the traffic of meshed pods shows them")
+	}
 	t.Parallel()
 	w := newWorld(t)
 	w.apply(fake)

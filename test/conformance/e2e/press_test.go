@@ -36,7 +36,7 @@ type pressFailure struct {
 	First, Last int64
 }
 
-// newPressed starts the load on three pods, or two.
+// newPressed starts the load on three pods.
 func newPressed(t *testing.T, namespace string) *pressed {
 	w := newWorldNamed(t, namespace)
 	w.kubectl("", "label", "namespace", w.namespace, "weirmesh.github.io/inject=enabled")
@@ -47,11 +47,7 @@ metadata: {name: all}
 spec: {subjectNames: [pay], selector: {matchLabels: {}}}
 `)
 	w.callers("pay")
-	servers := 3
-	if testing.Short() {
-		servers = 2
-	}
-	w.kubectl("", "scale", "deployment/pay", fmt.Sprintf("--replicas=%d", servers))
+	w.kubectl("", "scale", "deployment/pay", "--replicas=3")
 	// It has the address of the Service: names are asked of DNS, past sidecars.
 	w.apply(fmt.Sprintf(`
 apiVersion: v1
