@@ -308,6 +308,9 @@ func TestRolloutControllersWriteOldVersions(t *testing.T) {
 
 // TestConversionsGoOnWhenLeadersAndRootsChange ends the leader, and has the authority rotated to a next root and to that as its signer.
 func TestConversionsGoOnWhenLeadersAndRootsChange(t *testing.T) {
+	if testing.Short() {
+		t.Skip("for the full size")
+	}
 	ns := namespace(t)
 	ensureNamespace(t, own)
 	definitions := convertible(t)

@@ -45,6 +45,9 @@ func (w *world) marked(image string, want int) {
 // TestExtraPodsHaveTheirOwnMetadata: extra pods have the labels and annotations of patchPodTemplateMetadata from their start, no
 // other pod has them, and nothing has them when the release is over, though controllers are killed in between.
 func TestExtraPodsHaveTheirOwnMetadata(t *testing.T) {
+	if testing.Short() {
+		t.Skip("for the full size")
+	}
 	t.Parallel()
 	w := newWorld(t, "Deployment", "replicas: 3", "{canary: {enableExtraWorkloadForCanary: true, "+route+
 		", patchPodTemplateMetadata: {labels: {track: canary}, annotations: {example.com/note: of the canary}}, steps: [{traffic: 20%, replicas: 1}, {traffic: 50%, replicas: 2}]}}")
@@ -76,10 +79,6 @@ func TestExtraPodsHaveTheirOwnMetadata(t *testing.T) {
 		if extra := workload.ExtraOf(rs) != ""; extra != marked || extra != (number == "") || extra && *rs.Spec.Replicas != 0 {
 			t.Errorf("ReplicaSet %s has %d pods, annotations %v, template %v", rs.Name, *rs.Spec.Replicas, rs.Annotations, rs.Spec.Template.Labels)
 		}
-	}
-	if testing.Short() {
-		c.stop()
-		return
 	}
 
 	w.does("releases it step by step", "undo", "web") // to v1, and not to what extra pods were

@@ -160,6 +160,9 @@ func TestOtherProgramsReadAndWriteRollouts(t *testing.T) {
 
 // TestOtherProgramsReadBlueGreenReleases as far as they can.
 func TestOtherProgramsReadBlueGreenReleases(t *testing.T) {
+	if testing.Short() {
+		t.Skip("canary releases are read in the short form")
+	}
 	t.Parallel()
 	w := newWorld(t, "Deployment", "replicas: 2", "{blueGreen: {"+route+", steps: [{traffic: 0%, replicas: 100%}, {traffic: 100%, replicas: 100%}]}}")
 	w.settled("v1")
