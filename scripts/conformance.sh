@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Runs the Gateway API's conformance suite against this tree, in a cluster of its own: "scripts/conformance.sh [e2e|e2e-only] [FLAG...]". With
-# "e2e" the end-to-end tests come first, with "e2e-only" they are all there is. Flags are those of the suite (-run-test=NAME) and of Go's
-# tests (-test.short). The end-to-end tests have theirs in E2EFLAGS, in E2EALONE which of them have a cluster to themselves (if empty, none), and in E2EIMAGES
-# further images that some of them need (flagger, argo-rollouts). All that is said goes to bin/conformance/run.log, of the second cluster to
-# alone.log there, what matters of it to the terminal.
+# Runs the Gateway API's conformance suite against this tree, in a cluster of its own: "scripts/conformance.sh [e2e|e2e-only|build] [FLAG...]".
+# With "e2e" the end-to-end tests come first, with "e2e-only" they are all there is; "build" builds what "e2e" needs, and runs nothing. Flags are
+# those of the suite (-run-test=NAME) and of Go's tests (-test.short). The end-to-end tests have theirs in E2EFLAGS, in E2EALONE which of them
+# have a cluster to themselves (if empty, none), and in E2EIMAGES further images that some of them need (flagger, argo-rollouts). All that is
+# said goes to bin/conformance/run.log, of the second cluster to alone.log there, what matters of it to the terminal.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/bin
 mkdir -p "$bin/conformance"
-e2e=false suite=true
+e2e=false suite=true run=true
 case "${1:-}" in
+build) e2e=true run=false && shift ;;
 e2e-only) e2e=true suite=false && shift ;;
 e2e) e2e=true && shift ;;
 esac
@@ -23,7 +24,7 @@ alone=${E2EALONE-'RestartFailsNoRequest$|OverADrainedNode$|WithoutController$|Ol
 case "${E2EFLAGS:-}" in *-test.short*) alone=${E2EALONE:-} ;; esac
 
 # Most of the tests wait most of the time, so more of them run than there are processors.
-e2e() { (cd ../conformance/e2e && exec "$bin/e2e.test" -test.v -test.timeout=30m -test.parallel=6 ${E2EFLAGS:-} "$@"); }
+e2e() { (cd ../conformance/e2e && exec "$bin/e2e.test" -test.v -test.timeout=30m -test.parallel=7 ${E2EFLAGS:-} "$@"); }
 suite() { (cd ../conformance && exec "$bin/conformance.test" -test.run='Conformance$' -test.v -test.timeout=2h -test.parallel=8 "$@"); }
 others() { (! $e2e || e2e ${alone:+-test.skip="$alone"}) && (! $suite || suite "$@"); }
 export bin alone e2e suite
@@ -40,6 +41,7 @@ cd test/cluster
 images=(-image weir -image conformance)
 if $suite && [[ " $* " != *' -test.short '* ]]; then images+=(-image mesh); fi
 for image in ${E2EIMAGES:-}; do images+=(-image "$image"); done
+$run || exec "$bin/cluster" images "${images[@]}"
 beside=
 if $e2e && [ -n "$alone" ]; then
 	# The same images, although the suite's are not needed: what one cluster builds the other imports.

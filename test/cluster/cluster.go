@@ -163,18 +163,23 @@ func (c *cluster) start(ctx context.Context, keep bool) (*node.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := newBuilder()
+	images, err := c.build(ctx)
 	if err != nil {
 		return nil, err
 	}
-	images, err := b.build(ctx, c.images, true)
+	return node.Start(ctx, node.Options{Cache: *c.cache, Dir: dir, Images: images, Keep: keep, Log: os.Stderr})
+}
+
+// build the images of the cluster.
+func (c *cluster) build(ctx context.Context) ([]string, error) {
+	b, err := newBuilder()
 	if err != nil {
 		return nil, err
 	}
 	if slices.Contains(c.images, weirImage) {
 		c.weir = b.program(weirName)
 	}
-	return node.Start(ctx, node.Options{Cache: *c.cache, Dir: dir, Images: images, Keep: keep, Log: os.Stderr})
+	return b.build(ctx, c.images, true)
 }
 
 func (c *cluster) find() (*node.Node, error) {

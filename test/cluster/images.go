@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -218,10 +219,42 @@ func (b *builder) weir(ctx context.Context, name string) (string, error) {
 	if _, err := output(ctx, top, env, "go", "build", "-trimpath", "-buildvcs=auto", "-tags", "grpcnotrace", "-o", binary, "./cmd/"+program); err != nil {
 		return "", err
 	}
-	if _, err := output(ctx, filepath.Join(top, "deploy/release"), nil, "go", "run", ".", "image", "-o", packed, binary); err != nil {
+	release := filepath.Join(b.dir, "release")
+	if _, err := output(ctx, filepath.Join(top, "deploy/release"), nil, "go", "build", "-o", release, "."); err != nil {
 		return "", err
 	}
-	return file, image.Rename(file, packed, name)
+	// It takes seconds, so it is not done again for the same programs.
+	of, err := digest(release, binary)
+	if err != nil {
+		return "", err
+	}
+	note := file + ".of"
+	if was, err := os.ReadFile(note); err == nil && bytes.Equal(was, of) {
+		if _, err := os.Stat(file); err == nil {
+			return file, nil
+		}
+	}
+	if _, err := output(ctx, top, nil, release, "image", "-o", packed, binary); err != nil {
+		return "", err
+	}
+	if err := image.Rename(file, packed, name); err != nil {
+		return "", err
+	}
+	return file, os.WriteFile(note, of, 0o644)
+}
+
+// digest of the contents of files.
+func digest(files ...string) ([]byte, error) {
+	var all []byte
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(text)
+		all = fmt.Appendf(all, "%x %s\n", sum, filepath.Base(file))
+	}
+	return all, nil
 }
 
 // output of a command that is run in dir.

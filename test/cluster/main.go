@@ -38,6 +38,7 @@ A whole cluster with one node and real pods, in namespaces of its own (Linux, ro
   cluster cut [-name NAME] -for D [-port P] CONTAINER...  drop the packets of their pods for a time, all or those of a TCP port
   cluster clock [-name NAME] -by D CONTAINER...        set the time of day of their processes forward, or back
   cluster import [-name NAME] IMAGE...                 import images
+  cluster images [-image IMAGE]...                     build those that a cluster would import, so that the next one has them
   cluster source flagger|argo-rollouts                 print the folder of its module, which has its manifests
 
 An IMAGE is a file, "weir" (weir:dev and weir-proxy:dev, of this tree), "conformance" (what the Gateway API's conformance suite runs), "mesh" (what its tests of meshes run), "flagger" or "argo-rollouts" (flagger:dev, argo-rollouts:dev, as they are released).
@@ -124,6 +125,9 @@ func run(ctx context.Context, args []string) error {
 		return printSource(ctx, flags.Args())
 	case "import":
 		return c.importImages(ctx, flags.Args())
+	case "images":
+		_, err := c.build(ctx)
+		return err
 	}
 	flags.Usage()
 	return flag.ErrHelp

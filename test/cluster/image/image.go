@@ -16,11 +16,13 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/google/go-containerregistry/pkg/compression"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // Program is a Go program to be made an image of.
@@ -107,7 +109,9 @@ func write(file, base string, files []entry, tags []string) error {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content.Bytes())), nil })
+	// Who imports it would only undo a compression.
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content.Bytes())), nil },
+		tarball.WithCompression(compression.None), tarball.WithMediaType(types.DockerUncompressedLayer))
 	if err != nil {
 		return err
 	}
