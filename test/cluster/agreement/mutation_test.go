@@ -17,7 +17,7 @@ import (
 // mutants is how many objects are made, from the same seed each time.
 func mutants() int {
 	if testing.Short() {
-		return 150
+		return 90
 	}
 	return 600
 }

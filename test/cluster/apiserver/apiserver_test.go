@@ -49,6 +49,7 @@ func TestAServerServesAndLeavesNothingBehind(t *testing.T) {
 	if err != nil || response.StatusCode != http.StatusCreated {
 		t.Errorf("create: %s %s %v", response.Status, body, err)
 	}
+	strangerIsTurnedAway(t, server)
 	if err := server.Stop(); err != nil {
 		t.Error(err)
 	}
@@ -69,21 +70,8 @@ func TestAServerServesAndLeavesNothingBehind(t *testing.T) {
 	l.Close()
 }
 
-func TestAStrangerIsTurnedAway(t *testing.T) {
-	o, _ := options(t)
-	o.Dir = t.TempDir()
-	server, err := Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-		if _, err := os.Stat(filepath.Join(o.Dir, "kube-apiserver.log")); err != nil {
-			t.Errorf("a folder that was asked for is kept: %v", err)
-		}
-	}()
+func strangerIsTurnedAway(t *testing.T, server *Server) {
+	t.Helper()
 	transport := server.Client().Transport.(*http.Transport).Clone()
 	transport.TLSClientConfig.Certificates = nil
 	defer transport.CloseIdleConnections()
@@ -108,6 +96,20 @@ func TestAServerThatFailsTellsWhyAndLeavesNothingBehind(t *testing.T) {
 	}
 	if !strings.Contains(err.Error(), "kube-apiserver: exit status 1") || !strings.Contains(err.Error(), "unknown flag: --no-such-flag") {
 		t.Errorf("error %v", err)
+	}
+	empty(t, temporary)
+}
+
+func TestAFolderThatWasAskedForIsKept(t *testing.T) {
+	o, temporary := options(t)
+	o.Dir, o.Args = t.TempDir(), []string{"--no-such-flag"}
+	server, err := Start(t.Context(), o)
+	if err == nil {
+		server.Stop()
+		t.Fatal("started")
+	}
+	if _, err := os.Stat(filepath.Join(o.Dir, "kube-apiserver.log")); err != nil {
+		t.Error(err)
 	}
 	empty(t, temporary)
 }

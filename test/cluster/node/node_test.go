@@ -29,6 +29,9 @@ func TestANodeRunsPodsAndLeavesNothingBehind(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("a node needs root")
 	}
+	if testing.Short() {
+		t.Skip("the tests on real pods run on one")
+	}
 	images, err := image.Build(t.Context(), t.TempDir(),
 		image.Program{Dir: "..", Package: "./pause", Tags: []string{Pause}},
 		image.Program{Dir: "../dns", Package: ".", Tags: []string{CoreDNS}})

@@ -117,7 +117,9 @@ func TestAKindThatIsNamedIsReleased(t *testing.T) {
 		w.settled("v1")
 		before := w.written()
 		c := w.start(7, true)
-		w.passes(before, 2)
+		if !testing.Short() { // a Deployment passes
+			w.passes(before, 2)
+		}
 		w.release("v3")
 		w.until(rollouts.PhaseProgressing, 1)
 		w.approve()

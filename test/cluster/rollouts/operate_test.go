@@ -261,6 +261,10 @@ func TestCommandsControlARelease(t *testing.T) {
 			w.does("Healthy: ", "status", "web", "--timeout", "1m")
 			w.same(before, "v3")
 			w.shows("history web", "stable", "v1", "v3")
+			if testing.Short() {
+				c.stop()
+				return
+			}
 
 			w.does("releases it step by step", "undo", "web")
 			w.until(rollouts.PhaseProgressing, 1)

@@ -49,6 +49,9 @@ func TestStepsKeepSessions(t *testing.T) {
 		}
 	}
 	for last := 1; last <= len(steps); last++ { // back from each step
+		if testing.Short() && last == 2 {
+			continue
+		}
 		w.release("v2")
 		for step := 1; step <= last; step++ {
 			w.until(rollouts.PhaseProgressing, int32(step))

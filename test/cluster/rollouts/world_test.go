@@ -269,12 +269,17 @@ func (w *world) passes(before string, waiting int32) {
 	}
 	w.until(rollouts.PhaseHealthy, 0)
 	w.same(before, "v2")
+	w.takenBack(before, "v2")
+}
 
+// takenBack begins to release another version than the one there is, and takes that back: all is as it was before.
+func (w *world) takenBack(before, image string) {
+	w.Helper()
 	w.release("v3")
 	w.until(rollouts.PhaseProgressing, 1)
-	w.release("v2") // taken back
+	w.release(image)
 	w.until(rollouts.PhaseHealthy, 0)
-	w.same(before, "v2")
+	w.same(before, image)
 }
 
 // remove deletes the Rollout, and waits until all but the image is as it was before.

@@ -51,6 +51,9 @@ func TestAChangeSendsOnePartHoweverMuchThereIs(t *testing.T) {
 
 // The mesh at a small size: sidecars get what they ask for, and of changes those alone are told that use what changed.
 func TestAChangeIsToldToTheSidecarsThatUseIt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("internal/feed shows it")
+	}
 	o := Options{
 		Services: 60, Sidecars: 20, Changes: 5, Pause: 200 * time.Millisecond, Weir: weirtest.Path(t), Source: "../../..",
 		Cache: components.Cache{Log: os.Stderr},
