@@ -20,7 +20,9 @@ import (
 // of its own, beside the rest.
 var shards = [][]string{
 	{"TestReplicaIsReadyThatWaitsForItsOwnWebhook", "TestCheckTellsWhyVersionsAreNotConverted", "TestStatusShowsSplitsOfACluster"},
-	{"TestConversionsGoOnWhenLeadersAndRootsChange", "TestRolloutControllersWriteOldVersions", "TestALostLeaseEndsTheLeadersTasksAlone", "TestWhatIsKnownOutlivesTheServer"},
+	{"TestConversionsGoOnWhenLeadersAndRootsChange", "TestRolloutControllersWriteOldVersions", "TestALostLeaseEndsTheLeadersTasksAlone", "TestWhatIsKnownOutlivesTheServer",
+		"TestOtherWorkloadsAreHeldAsTheyAreStored", "TestWorkloadsAreHeldAsTheyAreStored", "TestRolloutsAreJudgedBeforeTheyAreStored",
+		"TestPolicyHoldsReleasesOfOtherWorkloads", "TestCommandsReadACluster"},
 	{"TestKubectlTrafficShowsWhatTheUserMaySee", "TestWhoMayTap", "TestAWatchedTapLasts", "TestRolesOfTheDraftHoldForTrafficMetrics", "TestKubectlReadsTrafficMetrics",
 		"TestCheckKnowsNamedNamespaces", "TestControllerWorksWithItsRightsAlone", "TestAccessControlIsKeptInEveryVersion"},
 }

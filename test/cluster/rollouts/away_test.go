@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -148,8 +149,14 @@ func TestAControllerStandsBackFromOpenKruise(t *testing.T) {
 	w.release("v2")
 	w.until(rollouts.PhaseProgressing, 1)
 	says := w.operators()
-	says("rollouts     carried out by the leader", true, "status")
-	says("WR725", false, "check")
+	say := func(all ...func()) {
+		var ended sync.WaitGroup
+		for _, one := range all {
+			ended.Go(one)
+		}
+		ended.Wait()
+	}
+	say(says("rollouts     carried out by the leader", true, "status"), says("WR725", false, "check"))
 
 	if err := openKruise(t.Context(), true); err != nil {
 		t.Fatal(err)
@@ -160,9 +167,8 @@ func TestAControllerStandsBackFromOpenKruise(t *testing.T) {
 	w.approve()
 	w.patch(routeKind, `[{"op":"replace","path":"/spec/rules/0/backendRefs","value":[{"name":"web","port":80,"weight":7}]}]`)
 	were := w.versions()
-	says("rollouts     not carried out: OpenKruise Rollouts is installed", true, "status")
-	says("WR725", true, "check")
-	says("abort works only where Weir's controller carries Rollouts out (OpenKruise Rollouts is installed", true, "rollout", "abort", "web", "-n", w.namespace)
+	say(says("rollouts     not carried out: OpenKruise Rollouts is installed", true, "status"), says("WR725", true, "check"),
+		says("abort works only where Weir's controller carries Rollouts out (OpenKruise Rollouts is installed", true, "rollout", "abort", "web", "-n", w.namespace))
 	time.Sleep(10 * look)
 	if n := writes(); n != count {
 		t.Errorf("it wrote %d times though OpenKruise is there", n-count)
@@ -176,15 +182,15 @@ func TestAControllerStandsBackFromOpenKruise(t *testing.T) {
 	}
 	away("")
 	w.until(rollouts.PhaseProgressing, 2)
-	says("rollouts     carried out by the leader", true, "status")
+	say(says("rollouts     carried out by the leader", true, "status"))
 	w.approve()
 	w.until(rollouts.PhaseHealthy, 0)
 	w.same(before, "v2")
 }
 
-// operators returns what runs a command of weir in a cluster with a controller that is to carry Rollouts out, and holds that it
-// says something, or does not.
-func (w *world) operators() (says func(text string, want bool, args ...string)) {
+// operators returns what makes a function that runs a command of weir in a cluster with a controller that is to carry Rollouts out, and
+// holds that it says something, or does not.
+func (w *world) operators() (says func(text string, want bool, args ...string) func()) {
 	w.Helper()
 	none := int32(0)
 	labels := map[string]string{"app.kubernetes.io/name": "weir", "app.kubernetes.io/component": "controller"}
@@ -201,12 +207,13 @@ func (w *world) operators() (says func(text string, want bool, args ...string)) 
 		}
 	}
 	w.Cleanup(func() { _ = admin.Delete(context.Background(), d) })
-	return func(text string, want bool, args ...string) {
-		w.Helper()
-		var out, err bytes.Buffer
-		cli.Main(append(args, "--kubeconfig", server.Kubeconfig), nil, &out, &err)
-		if strings.Contains(out.String()+err.String(), text) != want {
-			w.Errorf("weir %s: want %q: %t, got\n%s\n%s", strings.Join(args, " "), text, want, &out, &err)
+	return func(text string, want bool, args ...string) func() {
+		return func() {
+			var out, err bytes.Buffer
+			cli.Main(append(args, "--kubeconfig", server.Kubeconfig), nil, &out, &err)
+			if strings.Contains(out.String()+err.String(), text) != want {
+				w.Errorf("weir %s: want %q: %t, got\n%s\n%s", strings.Join(args, " "), text, want, &out, &err)
+			}
 		}
 	}
 }
