@@ -98,7 +98,7 @@ test: setup ## Run the tests: short forms of all, where goroutines meet with the
 	@scripts/once.sh $(MAKE) --no-print-directory test-chart
 	@if [ "$$(id -u)" = 0 ]; then \
 		$(MAKE) --no-print-directory setup-cluster && \
-		scripts/once.sh $(MAKE) --no-print-directory test-apiserver TESTFLAGS=-short BESIDE=./node && \
+		scripts/once.sh $(MAKE) --no-print-directory test-apiserver TESTFLAGS=-short PODS=1 && \
 		scripts/once.sh $(MAKE) --no-print-directory test-pods TESTFLAGS=-short; \
 	else \
 		scripts/once.sh $(MAKE) --no-print-directory test-apiserver TESTFLAGS=-short && \
@@ -119,14 +119,16 @@ test-all: ## Run everything that a release needs: all checks, builds, fuzz targe
 		echo "== make $$target" && $(MAKE) --no-print-directory $$target || exit 1; \
 	done
 
-# Those that take longest begin first, and most of it is waiting. BESIDE are packages that need more than an API server; what the tests on real pods
-# need is built while the others wait.
-BESIDE ?=
-APISERVER_FIRST := ./kube ./rollouts ./scale ./agreement
+# Those that take longest begin first, and most of it is waiting. With PODS, what the tests on real pods need is built while the others wait.
+PODS ?=
+APISERVER_FIRST := ./kube ./rollouts ./agreement
+# These have no test with a short form.
+APISERVER_FULL := scale
+APISERVER_LEFT = node $(notdir $(APISERVER_FIRST)) $(if $(filter -short,$(TESTFLAGS)),$(APISERVER_FULL))
 test-apiserver: ## Run the tests against a real API server, which is built once (about 5 minutes, test/cluster/README.md).
 	@mkdir -p bin && cd test/cluster && $(GO) run . build >/dev/null
-	$(if $(BESIDE),nice -n 19 scripts/conformance.sh build -test.short >bin/build.log 2>&1 & )cd test/cluster && $(GO) test -count=1 -p 3 -parallel 12 $(TESTFLAGS) \
-		-timeout 20m $(APISERVER_FIRST) $$($(GO) list ./... | grep -vE '/(node|kube|rollouts|scale|agreement)$$$$') $(BESIDE)$(if $(BESIDE),; code=$$?; wait; exit $$code)
+	$(if $(PODS),nice -n 19 scripts/conformance.sh build >bin/build.log 2>&1 & )cd test/cluster && $(GO) test -count=1 -p 3 -parallel 12 $(TESTFLAGS) \
+		-timeout 20m $(APISERVER_FIRST) $(filter-out $(addprefix %/,$(APISERVER_LEFT)),$(shell cd test/cluster && $(GO) list ./...))$(if $(PODS),; code=$$?; wait; exit $$code)
 
 test-chart: ## Lint the chart with Helm's own rules, render it, and hold deploy/manifests/install.yaml to it.
 	cd deploy/release/manifests && $(GO) test -count=1 ./...
@@ -255,13 +257,13 @@ cluster-shell: build ## A shell in its network, with kubectl and the weir of thi
 kubectl: ## Run kubectl against it: make kubectl ARGS="get pods -A".
 	@cd test/cluster && $(GO) run . exec -- kubectl $(ARGS)
 
-test-cluster: test-node test-pods ## Run the tests on real pods: a node's own, end to end, and a selection of the conformance suite (root, 30 minutes; 4 with TESTFLAGS=-short).
+test-cluster: test-node test-pods ## Run the tests on real pods: a node's own, end to end, and a selection of the conformance suite (root, 30 minutes; 2, without that selection, with TESTFLAGS=-short).
 
 test-node: setup-cluster
 	cd test/cluster && $(GO) test -count=1 -timeout 20m ./node
 
 test-pods: setup-cluster
-	@E2EFLAGS=$(filter -test.short,$(TESTFLAGS:-short=-test.short)) scripts/conformance.sh e2e -test.short
+	@E2EFLAGS=$(filter -test.short,$(TESTFLAGS:-short=-test.short)) scripts/conformance.sh $(if $(filter -short,$(TESTFLAGS)),e2e-only,e2e -test.short)
 
 test-rollouts: setup-cluster ## Replace backends, proxies and controllers, and end releases in each way, under load, 20 times each: no request may fail (root, 25 minutes, docs/draining.md).
 	@E2EALONE='ReplacingProxies|ReplacingTheOnlyProxy' E2EFLAGS='-test.run=Replacing|ReleasesFailNoRequest' scripts/conformance.sh e2e-only

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the Gateway API's conformance suite against this tree, in a cluster of its own: "scripts/conformance.sh [e2e|e2e-only|build] [FLAG...]".
-# With "e2e" the end-to-end tests come first, with "e2e-only" they are all there is; "build" builds what "e2e" needs, and runs nothing. Flags are
+# With "e2e" the end-to-end tests come first, with "e2e-only" they are all there is; "build" builds what "e2e-only" needs, and runs nothing. Flags are
 # those of the suite (-run-test=NAME) and of Go's tests (-test.short). The end-to-end tests have theirs in E2EFLAGS, in E2EALONE which of them
 # have a cluster to themselves (if empty, none), and in E2EIMAGES further images that some of them need (flagger, argo-rollouts). All that is
 # said goes to bin/conformance/run.log, of the second cluster to alone.log there, what matters of it to the terminal.
@@ -10,7 +10,7 @@ bin=$PWD/bin
 mkdir -p "$bin/conformance"
 e2e=false suite=true run=true
 case "${1:-}" in
-build) e2e=true run=false && shift ;;
+build) e2e=true suite=false run=false && shift ;;
 e2e-only) e2e=true suite=false && shift ;;
 e2e) e2e=true && shift ;;
 esac
@@ -38,13 +38,14 @@ tell() {
 }
 
 cd test/cluster
-images=(-image weir -image conformance)
+images=(-image weir)
+! $suite || images+=(-image conformance)
 if $suite && [[ " $* " != *' -test.short '* ]]; then images+=(-image mesh); fi
 for image in ${E2EIMAGES:-}; do images+=(-image "$image"); done
 $run || exec "$bin/cluster" images "${images[@]}"
 beside=
 if $e2e && [ -n "$alone" ]; then
-	# The same images, although the suite's are not needed: what one cluster builds the other imports.
+	# The same images, although the suite's may not be needed: what one cluster builds the other imports.
 	"$bin/cluster" run "${images[@]}" -- bash -c 'e2e -test.run="$alone"' > >(tell alone.log) 2>&1 &
 	beside=$!
 fi

@@ -439,6 +439,9 @@ func TestConversionsGoOnWhenLeadersAndRootsChange(t *testing.T) {
 // TestReplicaIsReadyThatWaitsForItsOwnWebhook has a split that was stored in v1alpha1, before Weir's definition: without a webhook it cannot be read
 // in any other version, and a replica that is not ready gets no requests from the API server.
 func TestReplicaIsReadyThatWaitsForItsOwnWebhook(t *testing.T) {
+	if testing.Short() {
+		t.Skip("for the full size")
+	}
 	ns := namespace(t)
 	ensureNamespace(t, own)
 	definition := defineSplits(t, func(d *apiextensionsv1.CustomResourceDefinition) {
@@ -516,6 +519,9 @@ func TestReplicaIsReadyThatWaitsForItsOwnWebhook(t *testing.T) {
 
 // TestCheckTellsWhyVersionsAreNotConverted has a controller's Deployment that nobody runs, and goes through what can be wrong.
 func TestCheckTellsWhyVersionsAreNotConverted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("for the full size")
+	}
 	ns, _ := shop(t)
 	definition := defineSplits(t, nil)
 	create(t, splitOf(ns, "canary", []any{map[string]any{"service": "v1", "weight": int64(1)}}))

@@ -19,8 +19,8 @@ import (
 // the API of Traffic Metrics, named namespaces, the controller's lease, the API server itself. Each shard is run by another process with an API server
 // of its own, beside the rest.
 var shards = [][]string{
-	{"TestReplicaIsReadyThatWaitsForItsOwnWebhook", "TestCheckTellsWhyVersionsAreNotConverted", "TestStatusShowsSplitsOfACluster"},
-	{"TestConversionsGoOnWhenLeadersAndRootsChange", "TestRolloutControllersWriteOldVersions", "TestALostLeaseEndsTheLeadersTasksAlone", "TestWhatIsKnownOutlivesTheServer",
+	{"TestConversionsGoOnWhenLeadersAndRootsChange", "TestReplicaIsReadyThatWaitsForItsOwnWebhook", "TestCheckTellsWhyVersionsAreNotConverted",
+		"TestStatusShowsSplitsOfACluster", "TestRolloutControllersWriteOldVersions", "TestALostLeaseEndsTheLeadersTasksAlone", "TestWhatIsKnownOutlivesTheServer",
 		"TestOtherWorkloadsAreHeldAsTheyAreStored", "TestWorkloadsAreHeldAsTheyAreStored", "TestRolloutsAreJudgedBeforeTheyAreStored",
 		"TestPolicyHoldsReleasesOfOtherWorkloads", "TestCommandsReadACluster"},
 	{"TestKubectlTrafficShowsWhatTheUserMaySee", "TestWhoMayTap", "TestAWatchedTapLasts", "TestRolesOfTheDraftHoldForTrafficMetrics", "TestKubectlReadsTrafficMetrics",
