@@ -32,9 +32,9 @@ func TestACanaryOfMeshedPods(t *testing.T) {
 		share    int // percent
 		replicas string
 	}{{20, "1"}, {50, "50%"}}
-	replicas, of := "replicas: 4", 50
+	replicas, last, of := "replicas: 4", "{traffic: 100%, replicas: 100%, pause: {duration: 1}}", 50
 	if testing.Short() {
-		steps, replicas = steps[:1], "replicas: 2"
+		steps, replicas, last = steps[:1], "replicas: 2", ""
 	}
 	var text strings.Builder
 	callers := []string{"front"}
@@ -43,7 +43,7 @@ func TestACanaryOfMeshedPods(t *testing.T) {
 		callers = append(callers, fmt.Sprint("step-", i+1))
 	}
 	w.apply(strings.Replace(fmt.Sprintf(canaried, "Deployment", replicas, `{canary: {trafficRoutings: [{service: web, gateway: {httpRouteName: web}, gracePeriodSeconds: 1}], steps: [
-    `+text.String()+`{traffic: 100%, replicas: 100%, pause: {duration: 1}}]}}`),
+    `+text.String()+last+`]}}`),
 		"{name: edge}", `{group: "", kind: Service, name: web}`, 1))
 	w.callers(callers...)
 	w.kubectl("", "rollout", "status", "deployment/web", fmt.Sprintf("--timeout=%s", patience))
