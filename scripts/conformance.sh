@@ -23,11 +23,13 @@ esac
 alone=${E2EALONE-'RestartFailsNoRequest$|OverADrainedNode$|WithoutController$|OldVersions|ReplacingProxies|ReplacingTheOnlyProxy'}
 case "${E2EFLAGS:-}" in *-test.short*) alone=${E2EALONE:-} ;; esac
 
-# Most of the tests wait most of the time, so more of them run than there are processors.
-e2e() { (cd ../conformance/e2e && exec "$bin/e2e.test" -test.v -test.timeout=30m -test.parallel=7 ${E2EFLAGS:-} "$@"); }
+# Most of the tests wait most of the time, so more of them run than there are processors: in the short form all.
+parallel=7
+case "${E2EFLAGS:-}" in *-test.short*) parallel=10 ;; esac
+e2e() { (cd ../conformance/e2e && exec "$bin/e2e.test" -test.v -test.timeout=30m -test.parallel="$parallel" ${E2EFLAGS:-} "$@"); }
 suite() { (cd ../conformance && exec "$bin/conformance.test" -test.run='Conformance$' -test.v -test.timeout=2h -test.parallel=8 "$@"); }
 others() { (! $e2e || e2e ${alone:+-test.skip="$alone"}) && (! $suite || suite "$@"); }
-export bin alone e2e suite
+export bin alone e2e suite parallel
 export -f e2e suite others
 
 # tell LOG: all to the log, what matters to the terminal.
