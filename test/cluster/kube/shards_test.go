@@ -24,7 +24,9 @@ var shards = [][]string{
 		"TestOtherWorkloadsAreHeldAsTheyAreStored", "TestWorkloadsAreHeldAsTheyAreStored", "TestRolloutsAreJudgedBeforeTheyAreStored",
 		"TestPolicyHoldsReleasesOfOtherWorkloads", "TestCommandsReadACluster"},
 	{"TestKubectlTrafficShowsWhatTheUserMaySee", "TestWhoMayTap", "TestAWatchedTapLasts", "TestRolesOfTheDraftHoldForTrafficMetrics", "TestKubectlReadsTrafficMetrics",
-		"TestCheckKnowsNamedNamespaces", "TestControllerWorksWithItsRightsAlone", "TestAccessControlIsKeptInEveryVersion"},
+		"TestCheckKnowsNamedNamespaces", "TestControllerWorksWithItsRightsAlone", "TestAccessControlIsKeptInEveryVersion",
+		"TestOtherWebhooksThatChangePodsAreSurvivedOrCaught", "TestCheckTellsWhatKeepsPodsFromTheirSidecars", "TestPodsGetTheirSidecarsByTLSConfigs",
+		"TestTheWebhooksOfTLSConfigsGoWithThem"},
 }
 
 // shardVariable is set for a process that runs one.
