@@ -127,7 +127,7 @@ APISERVER_FULL := scale
 APISERVER_LEFT = node $(notdir $(APISERVER_FIRST)) $(if $(filter -short,$(TESTFLAGS)),$(APISERVER_FULL))
 test-apiserver: ## Run the tests against a real API server, which is built once (about 5 minutes, test/cluster/README.md).
 	@mkdir -p bin && cd test/cluster && $(GO) run . build >/dev/null
-	$(if $(PODS),nice -n 19 scripts/conformance.sh build >bin/build.log 2>&1 & )cd test/cluster && $(GO) test -count=1 -p 3 -parallel 12 $(TESTFLAGS) \
+	$(if $(PODS),nice -n 5 scripts/conformance.sh build >bin/build.log 2>&1 & )cd test/cluster && $(GO) test -count=1 -p 3 -parallel 12 $(TESTFLAGS) \
 		-timeout 20m $(APISERVER_FIRST) $(filter-out $(addprefix %/,$(APISERVER_LEFT)),$(shell cd test/cluster && $(GO) list ./...))$(if $(PODS),; code=$$?; wait; exit $$code)
 
 test-chart: ## Lint the chart with Helm's own rules, render it, and hold deploy/manifests/install.yaml to it.
