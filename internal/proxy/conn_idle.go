@@ -13,7 +13,7 @@ import (
 
 // idling is the state of a connection that waits for a request.
 type idling struct {
-	wait     func(fd uintptr) bool // readable; nil if the poller cannot be used
+	wait     func(fd uintptr) bool // readable, with TLS readableTLS; nil if the poller cannot be used
 	readErr  error
 	canPark  bool // an idle connection needs no goroutine
 	first    bool // no request was served yet
@@ -128,9 +128,24 @@ func (c *conn) readable(fd uintptr) bool {
 	if !c.readFirst(fd) {
 		return false
 	}
-	w := c.w
-	if c.readErr != nil || c.first || w.n == len(w.rbuf) {
+	if c.readErr != nil || !c.serveWhole() || c.parks() {
 		return true
+	}
+	if c.bind.phase.Load() != phaseClose {
+		return false
+	}
+	if !c.readFirst(fd) {
+		c.become(stateOver)
+	}
+	return true
+}
+
+// serveWhole serves requests that arrived completely. It returns false if more must be read in the ordinary way, or the
+// connection is over.
+func (c *conn) serveWhole() bool {
+	w := c.w
+	if c.first || w.n == len(w.rbuf) {
+		return false
 	}
 	for w.r < w.n {
 		n, err := w.req.Parse(w.rbuf[w.r:w.n], c.srv.opt.Limits)
@@ -139,32 +154,80 @@ func (c *conn) readable(fd uintptr) bool {
 		}
 		if err != nil || n == 0 {
 			w.req.Reset()
-			return true
+			return false
 		}
 		if !contained(&w.req, w.n-w.r-n) {
 			c.parsed = n
-			return true
+			return false
 		}
 		c.begins = w.r
 		w.r += n
 		if !c.serveRequest() {
-			return true
+			return false
 		}
 	}
 	putWork(w)
 	c.w = nil
+	return true
+}
+
+// parks has a connection that was served be idle. It returns true if that needs no goroutine.
+func (c *conn) parks() bool {
 	if c.canPark && !c.frequent {
 		c.become(stateParking)
 		return true
 	}
 	c.lookAgain()
 	c.become(stateIdle)
+	return false
+}
+
+// readableTLS is readable where records must be opened first. TLS may hold more of them than it gives, and they may be no
+// request. So the poller wakes it again only when TLS has nothing left to give, and the last read of the socket got less
+// than there was room for.
+func (c *conn) readableTLS(fd uintptr) bool {
+	c.tls.sock.fd, c.tls.sock.drained = fd, false
+	served, last := false, false
+	for !last && c.readRecords() {
+		last = c.tls.sock.gaveAll()
+		if c.readErr != nil || !c.serveWhole() {
+			return true
+		}
+		served = true
+	}
+	if !served {
+		return false
+	}
+	if c.parks() {
+		return true
+	}
 	if c.bind.phase.Load() != phaseClose {
 		return false
 	}
-	if !c.readFirst(fd) {
+	c.tls.sock.drained = false
+	if !c.readRecords() {
 		c.become(stateOver)
 	}
+	return true
+}
+
+// readRecords is readFirst from what TLS holds and what the socket has.
+func (c *conn) readRecords() bool {
+	w := workPool.Get().(*work)
+	c.tls.sock.beginNow()
+	n, err := c.nc.Read(w.rbuf)
+	c.tls.sock.now = false
+	if n > 0 {
+		w.r, w.n = 0, n
+		c.w, c.readErr = w, nil
+		c.become(stateHead)
+		return true
+	}
+	workPool.Put(w)
+	if err == errHeld {
+		return false
+	}
+	c.readErr = err
 	return true
 }
 
@@ -232,7 +295,7 @@ func (c *conn) readHeld() bool {
 
 // lastLook checks an idle connection that is about to be closed: a request may have just arrived.
 func (c *conn) lastLook() bool {
-	if c.wait == nil {
+	if c.wait == nil || c.tls != nil {
 		c.readBy = socket.LongAgo // so that it is set again for the request
 		c.sock.SetReadDeadline(time.Now().Add(time.Millisecond))
 		return c.waitBytes()

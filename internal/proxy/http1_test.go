@@ -25,10 +25,9 @@ type talk struct {
 	r *bufio.Reader
 }
 
-func newTalk(t testing.TB, addr string) *talk {
-	c := dial(t, addr)
-	return &talk{Conn: c, t: t, r: bufio.NewReader(c)}
-}
+func newTalk(t testing.TB, addr string) *talk { return talkOver(t, dial(t, addr)) }
+
+func talkOver(t testing.TB, c net.Conn) *talk { return &talk{Conn: c, t: t, r: bufio.NewReader(c)} }
 
 func (k *talk) send(text string) {
 	k.t.Helper()

@@ -214,7 +214,8 @@ func (p *parking) resume(k *parked, shed bool) {
 	if k.tls != nil {
 		c.tls, c.nc = k.tls, k.tls.conn
 		c.peer.TLS = &k.tls.peer
-		c.tls.sock.c, c.tls.sock.io = c, socket.NewStream(c.socket)
+		c.tls.sock.c = c
+		c.stream()
 		c.resumed, c.now = true, k.since
 	}
 	// A connection that comes back quickly will do so again. It is not parked between its requests.

@@ -190,6 +190,20 @@ func TestRequestsInPartsOfRecordsAreServed(t *testing.T) {
 	w.send(t, len(w.kept))
 	answer()
 	until(t, "the connection keeps its goroutine", parked)
+	// The rest of a record comes with another one, whole.
+	before := len(w.kept)
+	io.WriteString(r.c, benchRequest)
+	w.send(t, 7)
+	until(t, "the connection is still parked", func() bool { return !parked() })
+	io.WriteString(r.c, benchRequest)
+	w.send(t, len(w.kept)-before)
+	answers := 0
+	for got := ""; answers < 2; answers = strings.Count(got, "\r\n\r\nxxxxxxxxxx") {
+		n, err := r.c.Read(r.buf)
+		if got += string(r.buf[:n]); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // ends expects connections to end, each with an alert.

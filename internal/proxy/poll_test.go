@@ -2,25 +2,68 @@ package proxy
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"testing"
+	"time"
 )
 
 // TestFragmentedAndPipelinedRequestsAreAllAnswered sends requests in fragments of any size at any time, also before
 // earlier answers. The poller must not miss any of them.
 func TestFragmentedAndPipelinedRequestsAreAllAnswered(t *testing.T) {
 	t.Parallel()
-	addr := backend(t, func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, plain(tellsLengths(t)))
+	fragments(t, func() *talk { return newTalk(t, s.addr()) })
+}
+
+// TestFragmentsOfRecordsAreAllAnswered has each fragment be a record, and cuts these anywhere again.
+func TestFragmentsOfRecordsAreAllAnswered(t *testing.T) {
+	t.Parallel()
+	cfg := plain(tellsLengths(t))
+	roots := secure(t, cfg, "shop.example")
+	s := serve(t, cfg)
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		for _, largest := range []int{3, 100, 40000} {
+			fragments(t, func() *talk {
+				c := tls.Client(&cutter{dial(t, s.addr()), largest, rand.New(rand.NewPCG(2, uint64(largest)))}, &tls.Config{ServerName: "shop.example", RootCAs: roots, MaxVersion: version})
+				return talkOver(t, c)
+			})
+		}
+	}
+}
+
+// cutter writes in pieces of any size up to a largest one.
+type cutter struct {
+	net.Conn
+	largest int
+	rng     *rand.Rand
+}
+
+func (c *cutter) Write(p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var m int
+		m, err = c.Conn.Write(p[n:min(len(p), n+1+c.rng.IntN(c.largest))])
+		n += m
+	}
+	return n, err
+}
+
+// tellsLengths answers with the path and how long the body was.
+func tellsLengths(t *testing.T) string {
+	return backend(t, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %d", r.URL.Path, len(b))
 	})
-	s := serve(t, plain(addr))
+}
+
+func fragments(t *testing.T, talks func() *talk) {
+	t.Helper()
 	for _, largest := range []int{20, 400, 20000} {
-		k := newTalk(t, s.addr())
+		k := talks()
 		rng := rand.New(rand.NewPCG(1, uint64(largest)))
 		var stream bytes.Buffer
 		var want []string
@@ -81,6 +124,38 @@ func TestEndThatComesWithALaterRequestIsNoticed(t *testing.T) {
 		k.Conn.(*net.TCPConn).CloseWrite()
 		k.answer("GET")
 		k.closed()
+	}
+}
+
+func TestEndThatComesWithALaterRequestOverTLSIsNoticed(t *testing.T) {
+	t.Parallel()
+	addr, _ := wire(t, okResponse)
+	cfg := plain(addr)
+	roots := secure(t, cfg, "shop.example")
+	s := serve(t, cfg)
+	for _, n := range []int{0, 2} {
+		for _, said := range []bool{true, false} {
+			w := &tapped{Conn: dial(t, s.addr())}
+			c := tls.Client(w, &tls.Config{ServerName: "shop.example", RootCAs: roots})
+			k := talkOver(t, c)
+			for range n {
+				k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+				k.answer("GET")
+			}
+			if err := c.Handshake(); err != nil {
+				t.Fatal(err)
+			}
+			w.hold = true
+			k.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			if said {
+				c.CloseWrite()
+				c.SetWriteDeadline(time.Time{}) // which that sets
+			}
+			w.send(t, len(w.kept))
+			w.Conn.(*net.TCPConn).CloseWrite()
+			k.answer("GET")
+			k.closed()
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
@@ -293,6 +294,11 @@ type handshakeConn struct {
 	in       bool
 	io       *socket.Stream // used after the handshake; nil if Conn must be used
 	held     bool           // Read returns errHeld
+	now      bool           // Read returns errHeld if it would have to wait, or the socket is drained
+	drained  bool           // the last such read took all there was
+	fd       uintptr        // for now
+	records  socket.Records // what was read
+	heads    int            // how many records came since beginNow
 	hasty    bool           // Write does not wait: bytes that do not fit are lost
 	relayed  bool           // the deadline of writes is the relay's, who sets it on the socket
 	came     int            // handshake bytes from the client
@@ -309,9 +315,23 @@ func (heldError) Timeout() bool   { return true }
 func (heldError) Temporary() bool { return true }
 
 func (h *handshakeConn) Read(p []byte) (int, error) {
+	n, err := h.read(p)
+	for p = p[:n]; len(p) > 0; {
+		rest, header, _, _ := h.records.Next(p)
+		if p = rest; header {
+			h.heads++
+		}
+	}
+	return n, err
+}
+
+func (h *handshakeConn) read(p []byte) (int, error) {
 	if h.gate == nil {
-		if h.held {
+		switch {
+		case h.held || h.now && h.drained:
 			return 0, errHeld
+		case h.now:
+			return h.readNow(p)
 		}
 		if h.io != nil {
 			return h.io.Read(p)
@@ -330,6 +350,30 @@ func (h *handshakeConn) Read(p []byte) (int, error) {
 		return 0, e
 	}
 	h.begun, h.in = true, true
+	return n, err
+}
+
+// beginNow has what TLS reads next be read without waiting, until now is unset.
+func (h *handshakeConn) beginNow() {
+	h.now, h.heads = true, 0
+	if !h.records.Whole() {
+		h.heads = 1 // whose rest is to come
+	}
+}
+
+// gaveAll is true if TLS, after a read with now that gave less than there was room for, holds nothing: the read took one record, whole.
+func (h *handshakeConn) gaveAll() bool { return h.drained && h.heads == 1 && h.records.Whole() }
+
+// readNow reads what is there.
+func (h *handshakeConn) readNow(p []byte) (int, error) {
+	n, err := socket.Read(h.fd, p)
+	h.drained = n < len(p)
+	switch {
+	case err == syscall.EAGAIN:
+		return 0, errHeld
+	case err == nil && n == 0:
+		err = io.EOF
+	}
 	return n, err
 }
 
@@ -397,9 +441,16 @@ func (c *conn) handshake() bool {
 		return false
 	}
 	if !c.tls.sock.raw {
-		c.tls.sock.io = socket.NewStream(c.socket)
+		c.stream()
 	}
 	return true
+}
+
+// stream has the socket below TLS be read and written by the poller's own steps, if that is possible.
+func (c *conn) stream() {
+	if c.tls.sock.io = socket.NewStream(c.socket); c.tls.sock.io != nil {
+		c.wait = c.readableTLS
+	}
 }
 
 // secure sets up TLS. If it fails, reason says whose fault that is.

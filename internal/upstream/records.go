@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"crypto/tls"
-	"encoding/binary"
 	"io"
 	"net"
 	"syscall"
@@ -22,9 +21,7 @@ type records struct {
 	raw syscall.RawConn // nil if it is no TCP connection
 	io  *socket.Stream  // after the handshake, instead of Conn; nil if it cannot be used
 
-	head     [recordHead]byte
-	have     int   // bytes of head
-	left     int   // bytes to come of the record
+	socket.Records
 	overhead int   // least number of bytes in a record of application data that are not data
 	most     int64 // bytes of application data in the records begun so far, at most
 
@@ -34,9 +31,6 @@ type records struct {
 	err      error
 	readStep func(fd uintptr)
 }
-
-// recordHead is the size of a record's header: type, version, length (RFC 8446 §5.1).
-const recordHead = 5
 
 // applicationData is the type of a record that may hold application data; in TLS 1.3 it hides the true one.
 const applicationData = 23
@@ -100,29 +94,16 @@ func (r *records) Read(p []byte) (n int, err error) {
 // count follows the records through p.
 func (r *records) count(p []byte) {
 	for len(p) > 0 {
-		if r.left > 0 {
-			n := min(r.left, len(p))
-			r.left -= n
-			p = p[n:]
-			continue
+		rest, header, kind, length := r.Next(p)
+		if header {
+			r.most += int64(max(length-r.overhead, 1)) // a record without content differs from no record
+			if kind != applicationData {
+				r.most++
+			}
 		}
-		n := copy(r.head[r.have:], p)
-		r.have += n
-		p = p[n:]
-		if r.have < recordHead {
-			return
-		}
-		r.have = 0
-		r.left = int(binary.BigEndian.Uint16(r.head[3:]))
-		r.most += int64(max(r.left-r.overhead, 1)) // a record without content differs from no record
-		if r.head[0] != applicationData {
-			r.most++
-		}
+		p = rest
 	}
 }
-
-// whole is true if no record has come in part.
-func (r *records) whole() bool { return r.have == 0 && r.left == 0 }
 
 // readNow reads what is there, if that is possible.
 func (r *records) readNow(p []byte) (int, error) {
@@ -177,14 +158,14 @@ func (r *records) writeNow(p []byte) (n int, err error) {
 // anything.
 func (c *Conn) settled() bool {
 	r := c.records
-	return r == nil || r.whole() && (r.most == c.given || c.drain(recordsHeld))
+	return r == nil || r.Whole() && (r.most == c.given || c.drain(recordsHeld))
 }
 
 // mayHold is true if TLS may hold bytes that were read from the socket and not given out. Unlike settled it does not ask
 // TLS, and so takes nothing from it. A connection that has given nothing yet has no answer to hold.
 func (c *Conn) mayHold() bool {
 	r := c.records
-	return r != nil && c.given > 0 && (!r.whole() || r.most != c.given)
+	return r != nil && c.given > 0 && (!r.Whole() || r.most != c.given)
 }
 
 // drain lets TLS process the records it holds, with recordsNow also those in the socket. It returns true if they were
@@ -195,7 +176,7 @@ func (c *Conn) drain(mode recordsMode) bool {
 	r.mode = mode
 	n, err := c.net.Read(c.one[:])
 	r.mode = recordsWait
-	if n > 0 || err != errNothing || !r.whole() {
+	if n > 0 || err != errNothing || !r.Whole() {
 		return false
 	}
 	r.most = c.given
