@@ -92,7 +92,7 @@ ALLOC := ./internal/exchange ./internal/http1 ./internal/http2 ./internal/mirror
 
 test: setup ## Run the tests: short forms of all, where goroutines meet with the race detector, then with a real API server and (as root) on real pods.
 	@scripts/times.sh
-	CGO_ENABLED=1 $(GO) test -short -race -timeout 10m $(patsubst %,./%,$(RACE_FIRST) $(filter-out $(RACE_FIRST),$(RACE)))
+	CGO_ENABLED=1 $(GO) test -short -race -p 3 -timeout 10m $(patsubst %,./%,$(RACE_FIRST) $(filter-out $(RACE_FIRST),$(RACE)))
 	$(GO) test -short -p 3 -timeout 10m $(NOT_RACE)
 	$(GO) test -short -timeout 10m -run 'Allocat|HoldsNoBuffers' $(ALLOC)
 	@scripts/once.sh $(MAKE) --no-print-directory test-chart
