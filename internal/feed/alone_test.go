@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -278,18 +279,45 @@ func TestServerKnowsTheProxiesOfWorkloads(t *testing.T) {
 		}
 		is("when its identity ends", Alone{Proxy: Proxy{Version: Version(one), Ends: want}})
 	}
-	// It has not said that it serves what is current.
-	s.mu.Lock()
-	s.feeds[owner].current.Store(&snapshot{version: "other"})
-	s.feeds[owner].due = time.Now()
-	s.mu.Unlock()
+	if w.late(s) != 0 {
+		t.Error("it is behind, though it serves what it was given")
+	}
+	// It applies nothing.
+	p.mu.Lock()
+	two := config(1, 2)
+	if _, err := s.Set(owner, two, nil); err != nil {
+		t.Fatal(err)
+	}
 	is("soon after a change", Alone{Proxy: Proxy{Version: Version(one)}})
-	s.mu.Lock()
-	s.feeds[owner].due = time.Now().Add(-Patience - time.Second)
-	s.mu.Unlock()
+	until(t, "it is behind", func() bool { return w.late(s) == 1 })
 	is("long after a change", Alone{Proxy: Proxy{Version: Version(one)}, Behind: true})
+	p.mu.Unlock()
+	is("it serves the change", Alone{Proxy: Proxy{Version: Version(two)}})
 	p.stop()
 	until(t, "who has gone is not there", func() bool { return len(s.Alone()) == 0 })
+}
+
+// late has more time than Patience pass for those that do not serve what they were sent, and counts the proxies that are behind.
+func (w *world) late(s *Server) (n int) {
+	s.mu.Lock()
+	var all []*session
+	for _, f := range s.feeds {
+		all = slices.AppendSeq(all, maps.Values(f.sessions))
+	}
+	s.mu.Unlock()
+	for _, x := range all {
+		x.mu.Lock()
+		if !x.due.IsZero() {
+			x.due = x.due.Add(-Patience)
+		}
+		x.mu.Unlock()
+	}
+	for _, a := range s.Alone() {
+		if a.Behind {
+			n++
+		}
+	}
+	return n
 }
 
 // TestTheEndOfAnIdentityIsBounded, as a proxy may say anything.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/weirmesh/weir/internal/model"
@@ -87,11 +88,18 @@ func TestAProxyLagsUntilItServesWhatItAskedFor(t *testing.T) {
 		return s.Lagging(func(c *model.Config) bool { return c.Services[0].Name == fmt.Sprintf("n/s%d:80", i) })
 	}
 	until(t, "all serve the first", func() bool { return of(7) == "" && of(8) == "" })
+	changed := *own
+	changed.Listeners = append(slices.Clone(own.Listeners), own.Listeners[0])
+	changed.Listeners[1].Name, changed.Listeners[1].Port = "second", 8081
+	w.feed(s, "cart-1", &changed, common)
+	until(t, "its own change is served, too", func() bool { c := cart.last(); return c != nil && len(c.Listeners) == 2 })
+	until(t, "none is behind, though it uses a destination", func() bool { return w.late(s) == 0 })
 	cart.mu.Lock() // it applies nothing
 	s.Direct(mesh(10, 2))
 	if got := of(7); got != "cart-1" {
 		t.Errorf("%q lags", got)
 	}
+	until(t, "it is behind", func() bool { return w.late(s) == 1 })
 	until(t, "who does not use it is none of it", func() bool { return of(8) == "" })
 	if of(7) == "" {
 		t.Error("nobody lags, and the change is not applied")
@@ -101,4 +109,5 @@ func TestAProxyLagsUntilItServesWhatItAskedFor(t *testing.T) {
 	}
 	cart.mu.Unlock()
 	until(t, "it serves the second", func() bool { return of(7) == "" && cart.endpoint(7) == "10.1.0.2:80" })
+	until(t, "none is behind", func() bool { return w.late(s) == 0 })
 }

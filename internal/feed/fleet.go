@@ -56,7 +56,7 @@ func (s *Server) Running(owner model.Owner) []Proxy {
 type Alone struct {
 	Owner model.Owner
 	Proxy
-	// Behind is that it does not serve what the owner was given last, and had more than Patience to do so.
+	// Behind is that it does not serve what it was sent last, of its own or of its destinations, and had more than Patience to do so.
 	Behind bool
 	// Unsent is that some of what it is to have cannot be sent: it keeps the previous one.
 	Unsent bool
@@ -66,19 +66,24 @@ type Alone struct {
 func (s *Server) Alone() []Alone {
 	now, lacking := time.Now(), s.directory.lacking()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	var out []Alone
+	var sessions []*session
 	for owner, f := range s.feeds {
-		current := f.current.Load()
-		if !f.alone || current == nil {
+		if !f.alone || f.current.Load() == nil {
 			continue
 		}
 		for _, r := range f.proxies {
 			if r.session != nil {
-				behind := r.Version != current.version && !f.due.IsZero() && now.Sub(f.due) > Patience
-				out = append(out, Alone{owner, r.Proxy, behind, f.unsent != nil || lacking[r.session]})
+				out = append(out, Alone{Owner: owner, Proxy: r.Proxy, Unsent: f.unsent != nil || lacking[r.session]})
+				sessions = append(sessions, r.session)
 			}
 		}
+	}
+	s.mu.Unlock()
+	for i, session := range sessions { // not with s.mu
+		session.mu.Lock()
+		out[i].Behind = !session.due.IsZero() && now.Sub(session.due) > Patience
+		session.mu.Unlock()
 	}
 	slices.SortFunc(out, func(a, b Alone) int { return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Name, b.Name)) })
 	return out
@@ -187,9 +192,6 @@ func (s *Server) report(session *session, version, refusal string) {
 	case fresh && r.Version == version: // it is back, and will say again if it cannot apply another
 	default:
 		r.Version, r.Err = version, ""
-	}
-	if current := f.current.Load(); current != nil && r.Version == current.version {
-		f.due = time.Time{}
 	}
 	changed := before.Version != r.Version || before.Err != r.Err || before.Since.IsZero()
 	if changed {

@@ -91,7 +91,6 @@ type feed struct {
 	current  atomic.Pointer[snapshot] // nil before its first configuration
 	retired  bool                     // published no more; guarded by Server.mu
 	alone    bool                     // its configurations come by Set; guarded by Server.mu
-	due      time.Time                // since when a proxy may lack what is current, zero if none does; guarded by Server.mu
 	own      *snapshot                // what of current is not common, if it is alone; guarded by Server.setting
 	sessions map[string]*session      // by proxy; guarded by Server.mu
 	proxies  map[string]*record       // by name; guarded by Server.mu
@@ -206,9 +205,6 @@ func (s *Server) publish(owner model.Owner, c *model.Config) error {
 func (s *Server) install(f *feed, next *snapshot) {
 	s.mu.Lock()
 	f.current.Store(next)
-	if f.due.IsZero() {
-		f.due = time.Now()
-	}
 	sessions := slices.Collect(maps.Values(f.sessions))
 	s.mu.Unlock()
 	for _, session := range sessions {

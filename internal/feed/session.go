@@ -54,6 +54,7 @@ type session struct {
 	waiting bool              // a response is not acknowledged
 	nonce   string            // of the last response, "" if that is not sent yet
 	version string            // of the last response: "" if more of its step follows
+	due     time.Time         // since when it does not serve what it was sent; zero if it does
 	answers []question        // that the end of the step to at has
 
 	asks atomic.Bool // it asks for destinations (Server.Destinations), and gets no others
@@ -134,6 +135,9 @@ func (s *session) fill() {
 			s.rest = current.since(s.at)
 		}
 		s.at, s.sending = current, true
+		if s.due.IsZero() {
+			s.due = time.Now()
+		}
 		s.answers, s.sub.asked = s.sub.asked, nil
 	}
 	response := &discovery.DeltaDiscoveryResponse{TypeUrl: typeURL}
@@ -206,10 +210,13 @@ func (s *session) request(r *discovery.DeltaDiscoveryRequest) error {
 	s.mu.Lock()
 	s.begun = true
 	acknowledged := r.ResponseNonce != "" && r.ResponseNonce == s.nonce
+	version := s.version
 	if acknowledged {
 		s.waiting = false
+		if version != "" && (r.ErrorDetail == nil || r.ErrorDetail.GetCode() == servedInPart) {
+			s.due = time.Time{}
+		}
 	}
-	version := s.version
 	s.mu.Unlock()
 	defer func() {
 		if r.Node != nil { // else it is as it was

@@ -100,7 +100,7 @@ func TestTheTutorialOfTheMeshIsTrue(t *testing.T) {
 	if testing.Short() {
 		t.Skip("for the full size")
 	}
-	t.Parallel()
+	// No parallel test: the page counts all sidecars of the cluster.
 	followPage(t, "docs/tutorial-mesh.md", 8)
 }
 
