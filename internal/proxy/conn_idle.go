@@ -217,18 +217,7 @@ func (c *conn) readRecords() bool {
 	c.tls.sock.beginNow()
 	n, err := c.nc.Read(w.rbuf)
 	c.tls.sock.now = false
-	if n > 0 {
-		w.r, w.n = 0, n
-		c.w, c.readErr = w, nil
-		c.become(stateHead)
-		return true
-	}
-	workPool.Put(w)
-	if err == errHeld {
-		return false
-	}
-	c.readErr = err
-	return true
+	return c.begin(w, n, err, errHeld)
 }
 
 // contained is true for a request that can be served without reading from its connection. rest is the number of bytes
@@ -248,6 +237,14 @@ func contained(r *http1.Request, rest int) bool {
 func (c *conn) readFirst(fd uintptr) bool {
 	w := workPool.Get().(*work)
 	n, err := socket.Read(fd, w.rbuf)
+	if n == 0 && err == nil {
+		err = io.EOF
+	}
+	return c.begin(w, n, err, syscall.EAGAIN)
+}
+
+// begin takes what was read into a fresh work. It returns false if there was nothing yet, which is an error of its own.
+func (c *conn) begin(w *work, n int, err, nothing error) bool {
 	if n > 0 {
 		w.r, w.n = 0, n
 		c.w, c.readErr = w, nil
@@ -255,11 +252,8 @@ func (c *conn) readFirst(fd uintptr) bool {
 		return true
 	}
 	workPool.Put(w)
-	if err == syscall.EAGAIN {
+	if err == nothing {
 		return false
-	}
-	if err == nil {
-		err = io.EOF
 	}
 	c.readErr = err
 	return true
