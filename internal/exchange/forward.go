@@ -65,7 +65,7 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 	if ex.takeBody(); ex.tooLarge() {
 		return failBodySize
 	}
-	if left > 0 || ex.overHTTP2(service) || service.Meshed() {
+	if left > 0 || ex.needsHTTP2(service) || service.Meshed() {
 		ex.retain = ex.pipe.MaxRetryBody // an endpoint may report that it did not process the request
 	} else if idempotent(ex.req.Method) {
 		ex.retain = min(ex.pipe.MaxRetryBody, upstream.JoinBody) // an endpoint may close an idle connection at this moment
@@ -155,10 +155,25 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 // busyMoves is how many other endpoints the proxy tries when an endpoint already has too many connections being opened.
 const busyMoves = 2
 
-// overHTTP2 reports whether the proxy speaks HTTP/2 to the endpoint. HTTP/1.1 cannot carry gRPC, whatever the service's
-// protocol.
-func (ex *Exchange) overHTTP2(s *upstream.Service) bool {
+// needsHTTP2 reports whether the request has to go over HTTP/2. HTTP/1.1 cannot carry gRPC, whatever the service's protocol.
+func (ex *Exchange) needsHTTP2(s *upstream.Service) bool {
 	return s.Protocol == model.H2C || ex.req.GRPC && ex.req.Upgrade == ""
+}
+
+// overHTTP2 reports whether the request goes to e over HTTP/2. A proxy of the mesh that is busy gets the requests of all
+// clients over one connection, whose reads, writes and records they share; one that is not is quicker over HTTP/1.1. The few
+// that HTTP/2 cannot carry as they are go over HTTP/1.1. What is laid out is not laid out anew without need.
+func (ex *Exchange) overHTTP2(e *upstream.Endpoint) bool {
+	c, r := &ex.call, &ex.req
+	switch {
+	case ex.needsHTTP2(ex.backend.Service):
+		return true
+	case !e.Shares():
+		return false
+	case c.Unsent():
+		return c.Request.HTTP2
+	}
+	return e.Busy() && r.Upgrade == "" && !r.Expect100 && r.Method != http.MethodConnect && ex.authority != ""
 }
 
 // beginAttempt sets the attempt's times.

@@ -21,12 +21,22 @@ const (
 func (ex *Exchange) try(e *upstream.Endpoint) error {
 	c, a := &ex.call, &ex.attempt
 	for try := 1; ; try++ {
+		http2 := ex.overHTTP2(e)
+		if c.Unsent() && c.Request.HTTP2 != http2 {
+			if c.Reset(); !ex.replayable() {
+				return failStranded
+			}
+			ex.rewind()
+		}
 		if !c.Unsent() {
-			if err := ex.layOut(); err != nil {
+			if err := ex.layOut(http2); err != nil {
 				return err
 			}
 		}
 		if err := ex.open(e, try); err != nil {
+			if http2 && !ex.overHTTP2(e) {
+				continue // e has just shown that it does not take HTTP/2
+			}
 			return err
 		}
 		if c.Asks() {
@@ -92,9 +102,8 @@ func (ex *Exchange) returned() error {
 }
 
 // layOut writes the request as it is sent, with the part of its body that has arrived.
-func (ex *Exchange) layOut() error {
+func (ex *Exchange) layOut(http2 bool) error {
 	c, r := &ex.call, &ex.req
-	http2 := ex.overHTTP2(ex.backend.Service)
 	fields := ex.fields
 	if http2 {
 		if r.Method == http.MethodConnect {

@@ -22,6 +22,7 @@ import (
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/peertest"
 	"github.com/weirmesh/weir/internal/telemetry"
+	"github.com/weirmesh/weir/test/freeport"
 )
 
 // TestAProxyReportsWhatItCountedAtItsPod runs a proxy of a controller, and reads its report as a scraper does: from
@@ -140,12 +141,11 @@ var serving = regexp.MustCompile(`msg=serving admin=(http://[0-9.:]+)/`)
 // free is a port that nobody has.
 func free(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Take()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return port
 }
 
 func (p *proxy) get(base, path string) int {

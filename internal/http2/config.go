@@ -19,6 +19,9 @@ type Config struct {
 	// StreamWindow and ConnWindow are how many unread bytes of bodies the peer may send, on a stream and on all
 	// together: they bound the memory. The defaults are DefaultStreamWindow and DefaultConnWindow.
 	StreamWindow, ConnWindow int
+	// Shared means that the peer is a client that passes on the requests of many others. What some of them give up is not held
+	// against it; streams whose handlers still run count among MaxStreams in any case.
+	Shared bool
 	// MaxOutput is how many bytes may wait to be written before senders of bodies wait; up to twice as many are held.
 	// The default is DefaultMaxOutput.
 	MaxOutput int

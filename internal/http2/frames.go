@@ -171,7 +171,7 @@ func (c *Conn) onData(fh *http2.FrameHeader, p []byte) error {
 		c.giveRoom(len(p))
 	} else {
 		s.used(len(p) - len(data))
-		s.fill = append(s.fill, data...)
+		s.add(data)
 		c.weigh(s)
 		s.reading.cond.Signal()
 	}
@@ -241,7 +241,7 @@ func (c *Conn) onReset(fh *http2.FrameHeader, p []byte) error {
 		return c.onLost(fh)
 	}
 	code := Code(binary.BigEndian.Uint32(p))
-	wasted := !c.client && !s.begun && (s.born.IsZero() || time.Since(s.born) < youngReset)
+	wasted := !c.client && !c.cfg.Shared && !s.begun && (s.born.IsZero() || time.Since(s.born) < youngReset)
 	if c.client && code == NoError && s.headCame {
 		// The answer is complete without the rest of the request (RFC 9113 §8.1).
 		if s.remoteEnd {

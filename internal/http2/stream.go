@@ -2,6 +2,7 @@ package http2
 
 import (
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,6 +73,41 @@ type Aborter interface{ Abort() }
 // keepBody is the largest buffer that a stream takes along into its next life.
 const keepBody = 64 << 10
 
+// Larger buffers have pools of their own, up to the largest window: streams of short bodies do not hold them.
+var (
+	bodySizes = [...]int{128 << 10, 256 << 10}
+	bodyPools [len(bodySizes)]sync.Pool // of *[]byte
+)
+
+// add appends a piece of a body.
+func (s *Stream) add(p []byte) {
+	if n := len(s.fill) + len(p); n > cap(s.fill) && n > keepBody {
+		i := 0
+		for i < len(bodySizes)-1 && bodySizes[i] < n {
+			i++
+		}
+		larger, _ := bodyPools[i].Get().(*[]byte)
+		if larger == nil || cap(*larger) < n {
+			larger = new(make([]byte, 0, max(n, bodySizes[i])))
+		}
+		*larger = append((*larger)[:0], s.fill...)
+		keptBody(s.fill)
+		s.fill = *larger
+	}
+	s.fill = append(s.fill, p...)
+}
+
+// keptBody returns the buffer, emptied, if a stream may keep it. Otherwise it is nil, and the buffer has gone to its pool.
+func keptBody(b []byte) []byte {
+	if cap(b) <= keepBody {
+		return b[:0]
+	}
+	if i := slices.Index(bodySizes[:], cap(b)); i >= 0 {
+		bodyPools[i].Put(&b)
+	}
+	return nil
+}
+
 var streamPool = sync.Pool{New: func() any { return &Stream{} }}
 
 func (c *Conn) newStream(id uint32) *Stream {
@@ -94,12 +130,7 @@ func (s *Stream) recycle() {
 	clear(trailers)
 	next := Stream{reading: wait{cond: s.reading.cond}, sending: wait{cond: s.sending.cond}}
 	next.head, next.trailers = s.head.empty(), trailers[:0]
-	if cap(s.fill) <= keepBody {
-		next.fill = s.fill[:0]
-	}
-	if cap(s.piece) <= keepBody {
-		next.piece = s.piece[:0]
-	}
+	next.fill, next.piece = keptBody(s.fill), keptBody(s.piece)
 	*s = next
 	streamPool.Put(s)
 }
@@ -349,9 +380,9 @@ func (s *Stream) used(n int) {
 	}
 }
 
-// giveRoom gives n bytes of all streams back to the peer; mu is held.
+// giveRoom gives n bytes of all streams back to the peer, no later than one stream needs them whose others are not read; mu is held.
 func (c *Conn) giveRoom(n int) {
-	if c.inUsed += int32(n); int(c.inUsed) >= c.cfg.ConnWindow/4 && !c.dead {
+	if c.inUsed += int32(n); int(c.inUsed) >= min(c.cfg.ConnWindow/4, c.cfg.StreamWindow/2) && !c.dead {
 		c.framer.WriteWindowUpdate(0, uint32(c.inUsed))
 		c.inWin += c.inUsed
 		c.inUsed = 0

@@ -28,6 +28,9 @@ func isPreface(b []byte) bool {
 // idleWorkers is how many idle goroutines are kept for new streams, per processor.
 const idleWorkers = 64
 
+// sharedWindow is how many unread bytes of each body a proxy of the mesh may send, however many others are not read.
+const sharedWindow = 128 << 10
+
 // serveHTTP2 serves the connection's streams to its end. early holds the bytes that were read behind the preface, if
 // the preface was read already.
 func (c *conn) serveHTTP2(early []byte, sawPreface bool) {
@@ -43,6 +46,10 @@ func (c *conn) serveHTTP2(early []byte, sawPreface bool) {
 		MaxStreams: o.MaxStreams, MaxHeader: o.Limits.Head, MaxFields: o.Limits.Fields,
 		HeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, StallTimeout: o.StreamTimeout, PingAfter: o.IdleTimeout,
 		Workers: c.srv.workers, Refused: c.refusedStream, Memory: clientMemory{c},
+	}
+	if c.peer.Meshed() { // its requests are those of many clients
+		cfg.Shared, cfg.StreamWindow = true, sharedWindow
+		cfg.ConnWindow = min(sharedWindow*int(o.MaxStreams), 1<<30)
 	}
 	if c.paced {
 		cfg.Pace, cfg.Acked = c.srv.minPace, c.acknowledged

@@ -23,7 +23,7 @@ type meshed struct {
 	says func(http.ResponseWriter, *http.Request)
 }
 
-func newMeshed(t *testing.T, says func(http.ResponseWriter, *http.Request), edit func(*model.Config)) *meshed {
+func newMeshed(t *testing.T, says func(http.ResponseWriter, *http.Request), edit func(*model.Config), opt ...func(*Options)) *meshed {
 	t.Helper()
 	m := &meshed{says: says}
 	var apps [2]string
@@ -39,7 +39,7 @@ func newMeshed(t *testing.T, says func(http.ResponseWriter, *http.Request), edit
 		t.Cleanup(app.Close)
 		m.apps[i], apps[i] = app, app.Listener.Addr().String()
 	}
-	m.testServer = newMeshedTo(t, apps, plain, edit)
+	m.testServer = newMeshedTo(t, apps, plain, edit, opt...)
 	return m
 }
 
@@ -69,20 +69,29 @@ func newMeshedTo(t *testing.T, apps [2]string, route func(addresses ...string) *
 
 func http1s(*model.Config) {}
 
+// shared has all requests to proxies of the mesh share connections, and not only many.
+func shared(o *Options) { o.Upstream.ShareFrom = -1 }
+
 // TestARequestThatASidecarCannotDeliverGoesElsewhere: an application has ended before its sidecar, as when a pod is ended.
 func TestARequestThatASidecarCannotDeliverGoesElsewhere(t *testing.T) {
 	h2c := func(c *model.Config) { c.Services[0].Protocol = model.H2C }
+	always := []func(*Options){shared}
 	for _, c := range []struct {
 		name, method, body string
 		edit               func(*model.Config)
 		chunked            bool
+		opt                []func(*Options)
 	}{
-		{"GET", "GET", "", http1s, false},
-		{"POST", "POST", "all of it", http1s, false},
-		{"POST of 60 kB", "POST", strings.Repeat("x", 60<<10), http1s, false},
-		{"POST in chunks", "POST", strings.Repeat("x", 9000), http1s, true},
-		{"GET over HTTP/2", "GET", "", h2c, false},
-		{"POST over HTTP/2", "POST", "all of it", h2c, false},
+		{"GET", "GET", "", http1s, false, nil},
+		{"POST", "POST", "all of it", http1s, false, nil},
+		{"POST of 60 kB", "POST", strings.Repeat("x", 60<<10), http1s, false, nil},
+		{"POST in chunks", "POST", strings.Repeat("x", 9000), http1s, true, nil},
+		{"GET over HTTP/2", "GET", "", h2c, false, nil},
+		{"POST over HTTP/2", "POST", "all of it", h2c, false, nil},
+		{"GET, shared", "GET", "", http1s, false, always},
+		{"POST, shared", "POST", "all of it", http1s, false, always},
+		{"POST of 60 kB, shared", "POST", strings.Repeat("x", 60<<10), http1s, false, always},
+		{"POST in chunks, shared", "POST", strings.Repeat("x", 9000), http1s, true, always},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := newMeshed(t, func(w http.ResponseWriter, r *http.Request) {
@@ -91,7 +100,7 @@ func TestARequestThatASidecarCannotDeliverGoesElsewhere(t *testing.T) {
 					t.Errorf("%d bytes, %v", len(got), err)
 				}
 				io.WriteString(w, "done")
-			}, c.edit)
+			}, c.edit, c.opt...)
 			client := newClient(t)
 			const n = 40
 			lost := int32(0)
@@ -131,10 +140,15 @@ func TestARequestThatASidecarCannotDeliverGoesElsewhere(t *testing.T) {
 
 // TestWhatCannotBeDeliveredAnywhere is answered as without sidecars, and nothing that the mesh says to itself comes out.
 func TestWhatCannotBeDeliveredAnywhere(t *testing.T) {
-	m := newMeshed(t, nil, http1s)
-	m.apps[0].Close()
-	m.apps[1].Close()
-	for _, size := range []int{0, 1 << 20} { // more than is kept to be sent again
+	var all []*meshed
+	for _, opt := range [][]func(*Options){nil, {shared}} {
+		m := newMeshed(t, nil, http1s, opt...)
+		m.apps[0].Close()
+		m.apps[1].Close()
+		all = append(all, m, m)
+	}
+	for i, m := range all {
+		size := i % 2 << 20 // none, or more than is kept to be sent again
 		resp, err := newClient(t).Post("http://"+m.addr()+"/", "text/plain", bytes.NewReader(make([]byte, size)))
 		if err != nil {
 			t.Fatal(err)
@@ -156,6 +170,10 @@ func TestOnlyASidecarSaysThatNothingWasDelivered(t *testing.T) {
 	for name, at := range map[string]func() (addr string, came func() int32){
 		"an application": func() (string, func() int32) {
 			m := newMeshed(t, claims, http1s)
+			return m.addr(), func() int32 { return m.came[0].Load() + m.came[1].Load() }
+		},
+		"an application of shared connections": func() (string, func() int32) {
+			m := newMeshed(t, claims, http1s, shared)
 			return m.addr(), func() int32 { return m.came[0].Load() + m.came[1].Load() }
 		},
 		"a server": func() (string, func() int32) {

@@ -40,6 +40,7 @@ type Endpoint struct {
 	dials     atomic.Uint64
 	dialFails atomic.Uint64
 	forbidden atomic.Bool // the refusal was logged
+	unshared  atomic.Bool // it chose no HTTP/2, though it is Meshed
 
 	mu      sync.Mutex
 	idle    []*Conn // a stack; stamps never decrease from bottom to top

@@ -22,6 +22,10 @@ const (
 	// A client that is slow to take its answer holds http2StreamSpace of the connection's http2ConnSpace: so many can without slowing others.
 	http2StreamSpace = 256 << 10
 	http2ConnSpace   = 32 << 20
+	// A connection to a proxy of the mesh carries the requests of many clients: none of the DefaultMaxStreams is slowed by others.
+	sharedStreamSpace = http2ConnSpace / 256
+	// maxShared bounds the connections to such a proxy: requests over HTTP/1.1 would have one each.
+	maxShared = 64
 	// http2MaxWaiting bounds the exchanges that wait for a stream of one endpoint.
 	http2MaxWaiting = 1024
 	// http2Look is how often one that waits is asked whether it is still wanted.
@@ -235,7 +239,7 @@ func (p *http2Pool) available() bool {
 // held.
 func (p *http2Pool) dialIfNeeded() {
 	if len(p.waiting) == 0 || p.dialing || p.closed ||
-		len(*p.conns.Load()) > 0 && len(p.all) >= p.endpoint.set.opt.MaxHTTP2Connections {
+		len(*p.conns.Load()) > 0 && len(p.all) >= p.most() {
 		return
 	}
 	p.dialing = true
@@ -243,6 +247,15 @@ func (p *http2Pool) dialIfNeeded() {
 		p.sole.dials++
 	}
 	p.endpoint.set.wg.Go(p.dial)
+}
+
+// most is how many connections are allowed.
+func (p *http2Pool) most() int {
+	n := p.endpoint.set.opt.MaxHTTP2Connections
+	if p.endpoint.Meshed() {
+		n = max(n, maxShared)
+	}
+	return n
 }
 
 // dial opens a connection and reads from it until it ends.
@@ -259,8 +272,12 @@ func (p *http2Pool) dial() {
 	}
 	opt := &e.set.opt
 	c := &http2Conn{pool: p, until: until}
+	space := http2StreamSpace
+	if e.Meshed() {
+		space = sharedStreamSpace
+	}
 	c.Conn = http2.NewClient(nc, http2.Config{
-		MaxHeader: opt.MaxHeaderBytes, StreamWindow: http2StreamSpace, ConnWindow: http2ConnSpace,
+		MaxHeader: opt.MaxHeaderBytes, StreamWindow: space, ConnWindow: http2ConnSpace,
 		IdleTimeout: opt.IdleTimeout, StallTimeout: opt.StallTimeout, PingAfter: http2PingAfter, PingTimeout: http2PingTimeout,
 		Changed: c.changed, Memory: opt.Memory,
 	})
@@ -311,13 +328,18 @@ func (p *http2Pool) connect(deadline time.Time) (nc net.Conn, until time.Time, e
 		var te *TLSError
 		if errors.As(err, &te) && te.Reason == TLSRefused && strings.Contains(te.Err.Error(), "no application protocol") {
 			te.Reason = TLSNoHTTP2 // RFC 7301 §3.2; the library does not export its alerts
+			e.unshared.Store(e.Meshed())
 		}
 		return nil, until, err
 	}
 	tc := nc.(*tls.Conn)
 	if tc.ConnectionState().NegotiatedProtocol != "h2" {
 		wire.Close()
-		e.Failed()
+		if e.Meshed() {
+			e.unshared.Store(true) // it can be reached by HTTP/1.1, and may pass on what it does not understand
+		} else {
+			e.Failed()
+		}
 		return nil, until, e.tls.failure(e.Address, TLSNoHTTP2, errors.New("the endpoint did not choose HTTP/2 (ALPN)"))
 	}
 	return &http2Wire{Conn: tc, wire: wire}, until, nil

@@ -32,6 +32,14 @@ func (w *workloads) none() bool { return w.presents == "" && w.believes == "" }
 // Meshed reports whether an identity vouches for the endpoint: a proxy of the mesh answers there.
 func (e *Endpoint) Meshed() bool { return e.tls != nil && e.tls.believes != "" }
 
+// Shares reports whether requests of all kinds may share an HTTP/2 connection to the endpoint: it is Meshed, and has not
+// shown that it takes only HTTP/1.1, as where the client's side says that a port carries HTTP and the endpoint's side that
+// it does not.
+func (e *Endpoint) Shares() bool { return e.Meshed() && !e.unshared.Load() }
+
+// Busy reports whether the endpoint has so many exchanges that others cost less if they share a connection.
+func (e *Endpoint) Busy() bool { return e.inFlight.Load() >= int64(e.set.opt.ShareFrom) }
+
 // read takes what t and the name of the client certificate say about identities.
 func (w *workloads) read(t *model.ServiceTLS, client string) error {
 	if model.IsIdentity(client) {

@@ -32,6 +32,9 @@ type Options struct {
 	ReadBuffer int
 	// MaxHTTP2Connections bounds the HTTP/2 connections to one endpoint; 0 means 4. One is used until its streams are all taken.
 	MaxHTTP2Connections int
+	// ShareFrom is from how many exchanges on an endpoint that Shares is Busy; 0 means 4, less than 0 always. Fewer are quicker
+	// over connections of their own, and cost less: a request is written and answered by one goroutine in one step.
+	ShareFrom int
 	// StallTimeout is how long an endpoint may read nothing of what is sent over HTTP/2, on a stream or on a
 	// connection; 0 means 30 s.
 	StallTimeout time.Duration
@@ -98,6 +101,7 @@ func (o Options) withDefaults() Options {
 	def(&o.MaxIdlePerEndpoint, 1024)
 	def(&o.ReadBuffer, 4<<10)
 	def(&o.MaxHTTP2Connections, 4)
+	def(&o.ShareFrom, 4)
 	def(&o.MaxHeaderBytes, 64<<10)
 	def(&o.EjectAfter, defaultEjectAfter)
 	def(&o.MaxInFlightPerEndpoint, defaultMaxInFlight)

@@ -190,6 +190,7 @@ var scenarios = []scenario{
 		name: "mesh", title: "two sidecars in a row", tool: toolWrk, peers: daemons, setting: setting{Backend: roleFast, Sidecars: 2},
 		note: "Plain HTTP/1.1 to the client's sidecar, mutual TLS from there to the server's, plain HTTP/1.1 to the application. CPU is that of both, on one processor.",
 	},
+	{name: "mesh100k", title: "two sidecars in a row, 100 KiB bodies", tool: toolOwn, peers: daemons, setting: setting{Backend: roleLarge, Sidecars: 2}},
 	{
 		name: "idle", title: "10,000 idle connections: KiB each", tool: toolIdle, peers: daemons, setting: setting{Backend: roleFast, Idle: 10_000},
 		note: idleNote,
