@@ -103,7 +103,8 @@ func keptBody(b []byte) []byte {
 		return b[:0]
 	}
 	if i := slices.Index(bodySizes[:], cap(b)); i >= 0 {
-		bodyPools[i].Put(&b)
+		large := b // b itself would be allocated by each call
+		bodyPools[i].Put(&large)
 	}
 	return nil
 }
