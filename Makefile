@@ -158,7 +158,7 @@ test-tls: ## Run testssl.sh against "weir run": nothing above low (six minutes, 
 
 test-release: ## Test what "make release" makes, and the image, which runc runs without privileges (as root).
 	@scripts/setup.sh runc ruby git
-	cd deploy/release && $(GO) test ./...
+	cd deploy/release && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) test ./...
 
 test-wire: setup ## Hold malformed and ambiguous HTTP/1.1 against weir and four other parsers: all of the corpus, in two minutes (docs/http1.md).
 	$(GO) run ./test/wire
@@ -184,15 +184,14 @@ test-topology: ## Hold the drawings of 1,000 random graphs to those of graph-eas
 	@scripts/setup.sh graph-easy
 	TOPOLOGY=full $(GO) test -count=1 -v -timeout 20m -run GraphEasy ./internal/topology
 
+# Modules that share their libraries are looked through at once; the others' own targets do it.
+LINTED := ./... ./deploy/release/manifests/... ./test/cluster/... ./test/conformance/...
 lint: ## Check formatting, go vet, staticcheck, and that generated files are up to date.
 	@unformatted=$$($(GOFMT) -l .); \
 	if [ -n "$$unformatted" ]; then echo "not gofmt'ed (run make fmt):"; echo "$$unformatted"; exit 1; fi
-	$(GO) vet ./...
-	$(GO) run $(STATICCHECK) ./...
-	cd test/cluster && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
-	cd test/conformance && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
-	cd deploy/release && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
-	cd deploy/release/manifests && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) run . -check
+	GOWORK=$(CURDIR)/lint.work $(GO) vet $(LINTED)
+	GOWORK=$(CURDIR)/lint.work $(GO) run $(STATICCHECK) $(LINTED)
+	cd deploy/release/manifests && $(GO) run . -check
 	$(GO) run ./internal/cli/gendocs -check docs
 
 .PHONY: deadcode
