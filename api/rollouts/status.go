@@ -147,6 +147,22 @@ func (s *Status) Revision() string {
 	return ""
 }
 
+// Replaces is the revision that the release replaces, as long as it goes on, also while another version takes the place of its own; empty
+// once it is being ended, as then the workload itself says what serves.
+func (s *Status) Replaces() string {
+	rel := s.Release()
+	if rel == nil || s.Phase != PhaseProgressing {
+		return ""
+	}
+	if rel.FinalisingStep != "" {
+		switch c := s.Condition(ConditionProgressing); {
+		case c == nil, c.Reason == ReasonFinalising, c.Reason == ReasonCancelling, c.Reason == ReasonCompleted:
+			return ""
+		}
+	}
+	return rel.StableRevision
+}
+
 // Begin makes the release the current one, for the strategy of a spec.
 func (s *Status) Begin(spec *Spec, r Release, revision string) {
 	s.CanaryStatus, s.BlueGreenStatus = nil, nil

@@ -109,10 +109,7 @@ func (c *Cluster) workload(ctx context.Context, s *seen) error {
 	if !fixed {
 		kind = workload.Guess(ref, s.object.Object, nil)
 	}
-	look := &workload.Seen{Object: s.object.Object, Style: s.r.Spec.Style(), Metadata: s.r.Spec.ExtraMetadata()}
-	if rel := s.r.Status.Release(); rel != nil && s.r.Status.Phase == rollouts.PhaseProgressing && rel.FinalisingStep == "" {
-		look.Stable = rel.StableRevision
-	}
+	look := &workload.Seen{Object: s.object.Object, Style: s.r.Spec.Style(), Metadata: s.r.Spec.ExtraMetadata(), Stable: s.r.Status.Replaces()}
 	look.Record, _ = workload.ReadRecord(s.r.Annotations[workload.RecordAnnotation]) // the controller says what is wrong with it
 	if err := c.kept(ctx, s, kind, look); err != nil {
 		return err

@@ -240,10 +240,7 @@ func (t *turn) observeWorkload(ctx context.Context) error {
 	if err != nil || u == nil {
 		return err
 	}
-	t.seen = &workload.Seen{Object: u.Object, Record: record, Style: t.r.Spec.Style(), Metadata: t.r.Spec.ExtraMetadata()}
-	if s := t.r.Status.Release(); s != nil && t.r.Status.Phase == rollouts.PhaseProgressing && s.FinalisingStep == "" {
-		t.seen.Stable = s.StableRevision
-	}
+	t.seen = &workload.Seen{Object: u.Object, Record: record, Style: t.r.Spec.Style(), Metadata: t.r.Spec.ExtraMetadata(), Stable: t.r.Status.Replaces()}
 	if kind.Sets {
 		if t.seen.Sets, err = t.sets(ctx, u); err != nil {
 			return err

@@ -2,11 +2,14 @@ package rollouts
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -149,7 +152,32 @@ func (w *world) until(phase rollouts.Phase, step int32) {
 		return nil
 	})
 	if err != nil {
+		w.history()
 		w.Fatal(err)
+	}
+}
+
+// history logs what has become of the workload, and what was told of it.
+func (w *world) history() {
+	w.Helper()
+	var sets appsv1.ReplicaSetList
+	var told eventsv1.EventList
+	u, err := w.get(w.kind)
+	if err == nil {
+		w.Logf("the workload: %v, %v", u.Object["metadata"], u.Object["spec"])
+	}
+	if r, rerr := w.get(rolloutKind); rerr == nil {
+		w.Logf("the Rollout: %v", r.GetAnnotations())
+	}
+	err = errors.Join(err, admin.List(w.Context(), &sets, client.InNamespace(w.namespace)), admin.List(w.Context(), &told, client.InNamespace(w.namespace)))
+	for _, rs := range sets.Items {
+		w.Logf("%s: %v, made %v, %v of %v pods, %+v", rs.Name, rs.Spec.Template.Spec.Containers[0].Image, rs.CreationTimestamp, rs.Status.Replicas, *rs.Spec.Replicas, rs.Annotations)
+	}
+	for _, e := range told.Items {
+		w.Logf("%v %s %s: %s", e.EventTime, e.ReportingController, e.Reason, e.Note)
+	}
+	if err != nil {
+		w.Log(err)
 	}
 }
 
