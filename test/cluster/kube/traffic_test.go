@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -205,6 +206,20 @@ func (s *served) trafficUser(name string, rule rbacv1.PolicyRule, namespaces ...
 		create(s.t, &rbacv1.Role{ObjectMeta: named(ns, name), Rules: []rbacv1.PolicyRule{rule}}, &rbacv1.RoleBinding{
 			ObjectMeta: named(ns, name), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}, Subjects: who,
 		})
+	}
+	for _, ns := range namespaces { // the API server knows of them somewhat later
+		resource, part, _ := strings.Cut(rule.Resources[0], "/")
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: name, ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: ns, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: part,
+		}}}
+		if err := within(s.t.Context(), func() error {
+			if err := admin.Create(s.t.Context(), review); err != nil || !review.Status.Allowed {
+				return fmt.Errorf("%s in %q: %+v, %v", name, ns, review.Status, err)
+			}
+			return nil
+		}); err != nil {
+			s.t.Fatal(err)
+		}
 	}
 	pair, err := server.Authority().Issue(name, nil, nil)
 	if err != nil {
