@@ -204,8 +204,8 @@ func observeDeployment(s *Seen, w *rollout.Workload) error {
 	switch {
 	case all.stable != nil:
 		w.Stable, w.StableReady = hashLabel(all.stable), all.stable.Status.AvailableReplicas
-	case s.Record != nil && s.Record.Stable != "": // it has no pods any more
-		w.Stable = s.Record.Stable
+	case s.remembered() != "": // it has no pods any more
+		w.Stable = s.remembered()
 	case all.update != nil:
 		w.StableReady = w.Ready
 	}

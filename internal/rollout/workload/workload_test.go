@@ -254,6 +254,10 @@ func TestAVersionThatIsGoneComesBack(t *testing.T) {
 	if w, err := deployment.Observe(seen); err != nil || w.Stable != "stable" || w.Update != "next" {
 		t.Errorf("%+v, %v", w, err)
 	}
+	seen.Sets = seen.Sets[1:] // with a history of none
+	if w, err := deployment.Observe(seen); err != nil || w.Stable != "stable" || w.StableReady != 0 {
+		t.Errorf("%+v, %v", w, err)
+	}
 	seen.Stable = ""
 	if w, err := deployment.Observe(seen); err != nil || w.Stable != "next" {
 		t.Errorf("%+v, %v", w, err)
