@@ -123,6 +123,7 @@ func newControlPlane(o *Options, log *slog.Logger, processLog *telemetry.Lines) 
 	}
 	c.board = &replica.Board{
 		Client: client, Cache: boardData, Namespace: o.namespace, Name: "weir-proxies-" + o.name, Address: o.ownAddress(),
+		Pod:     o.pod(),
 		Running: c.running, Sidecars: c.runningSidecars, Changed: func() { c.leader.wake(); c.wakeReleases() }, Logger: log,
 	}
 	if c.sidecars != nil {

@@ -24,6 +24,8 @@ import (
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/rollout/workload"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -33,7 +35,7 @@ type Options struct {
 	Dialects dialect.List
 
 	kube                 kube.Flags
-	namespace, name      string
+	namespace, name, uid string
 	namespaces           []string
 	service, feed        string
 	replica              string
@@ -66,6 +68,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.namespace, "namespace", "weir-system", "`namespace` of the controller's own objects")
 	f.StringSliceVar(&o.namespaces, "namespaces", nil, "watch these `namespaces` (by comma) alone, and make nothing elsewhere; default: all")
 	f.StringVar(&o.name, "name", "", "`name` of this replica, that of its pod (default: the host's)")
+	f.StringVar(&o.uid, "pod-uid", "", "`UID` of this replica's pod, with which what it writes for other replicas is to go; without one that is left for ten minutes where the replica is killed")
 	f.StringVar(&o.service, "controller-service", "weir-controller", "`name` of the Service in --namespace by which proxies reach the feed")
 	f.StringVar(&o.feed, "feed-address", ":18000", "`address` to feed proxies at; the Service has the same port")
 	f.StringVar(&o.replica, "replica-address", "", "`IP` address, that of the pod, at which other replicas reach this one's feed, to tap proxies that are connected here; without one they cannot")
@@ -148,6 +151,14 @@ func (o *Options) validate() error {
 		o.name = strings.ToLower(name)
 	}
 	return nil
+}
+
+// pod is the one of this replica; nil if it is not known to run in one.
+func (o *Options) pod() *metav1.OwnerReference {
+	if o.uid == "" {
+		return nil
+	}
+	return &metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: o.name, UID: types.UID(o.uid)}
 }
 
 // scope is the part of the cluster that is read.

@@ -65,6 +65,9 @@ type Board struct {
 	Cache cache.Cache
 	// Namespace is the controller's, Name that of this replica's ConfigMap.
 	Namespace, Name string
+	// Pod, if set, is the one that this replica runs in: Kubernetes removes the ConfigMap when that is gone, also if the replica could
+	// not, as others would wait until boardAge for a word about sidecars that have gone with it.
+	Pod *metav1.OwnerReference
 	// Address is where other replicas reach this one, "IP:port"; empty means that they cannot.
 	Address string
 	// Running returns what the proxies connected to this replica run, by owner.
@@ -212,8 +215,13 @@ func (b *Board) Run(ctx context.Context) error {
 		return fmt.Errorf("watch the state of other replicas: %w", err)
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { b.read(o, false) },
-		UpdateFunc: func(_, o any) { b.read(o, false) },
+		AddFunc: func(o any) { b.read(o, false) },
+		UpdateFunc: func(old, o any) {
+			if before, ok := old.(*corev1.ConfigMap); ok && before.ResourceVersion == o.(*corev1.ConfigMap).ResourceVersion {
+				return // it is listed again: who wrote it may be gone
+			}
+			b.read(o, false)
+		},
 		DeleteFunc: func(o any) { b.read(o, true) },
 	})
 	if err != nil {
@@ -374,6 +382,9 @@ func (b *Board) write(ctx context.Context, w *word) error {
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name, Labels: map[string]string{BoardLabel: BoardValue}},
 		Data:       map[string]string{renewedKey: time.Now().UTC().Format(time.RFC3339), addressKey: b.Address, answeringKey: strconv.FormatBool(b.Answer != nil)},
 		BinaryData: words,
+	}
+	if b.Pod != nil {
+		c.OwnerReferences = []metav1.OwnerReference{*b.Pod}
 	}
 	// No other replica writes it, so there are no conflicts.
 	if err = b.Client.Update(ctx, c); apierrors.IsNotFound(err) {

@@ -67,6 +67,51 @@ func TestReplicasReadWhatProxiesOfOthersRun(t *testing.T) {
 	})
 }
 
+// TestTheWordOfAKilledReplicaEndsWithItsPod, and where that is not known three minutes after it was written last: an API server that is
+// asked again for all there is makes it no younger.
+func TestTheWordOfAKilledReplicaEndsWithItsPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, informers := fake.NewFakeClient(), &informertest.FakeInformers{}
+		board := func(name string, pod *metav1.OwnerReference) *replica.Board {
+			return begin(t, &replica.Board{
+				Client: c, Cache: informers, Namespace: "weir-system", Name: name, Pod: pod, Logger: discard, Changed: func() {},
+				Running: func() map[model.Owner][]feed.Proxy {
+					return map[model.Owner][]feed.Proxy{"shop/edge": {{Name: "shop/edge-1"}}}
+				},
+			})
+		}
+		pod := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "weir-controller-1", UID: "u1"}
+		one := board("one", nil)
+		board("other", &pod)
+		word := &corev1.ConfigMap{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "weir-system", Name: "other"}, word); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(word.OwnerReferences, []metav1.OwnerReference{pod}) {
+			t.Errorf("Kubernetes does not remove it: %+v", word.ObjectMeta)
+		}
+		informer, err := informers.FakeInformerFor(t.Context(), &corev1.ConfigMap{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard := func() bool { return len(one.Others("shop/edge")) > 0 }
+		informer.Add(word)
+		waitUntil(t, "the word", heard)
+		for range 4 {
+			time.Sleep(time.Minute)
+			informer.Update(word, word.DeepCopy())
+		}
+		time.Sleep(time.Second)
+		if heard() {
+			t.Error("a word of four minutes ago counts")
+		}
+		renewed := word.DeepCopy()
+		renewed.ResourceVersion += "1"
+		informer.Update(word, renewed)
+		waitUntil(t, "a new word", heard)
+	})
+}
+
 func TestNewestWordAboutAProxyCounts(t *testing.T) {
 	now := time.Now()
 	got := replica.Newest(

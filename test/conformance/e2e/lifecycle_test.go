@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -103,6 +105,20 @@ func TestTheControllersRestartFailsNoRequest(t *testing.T) {
 	w.apply(fmt.Sprintf(shop, "v2"))
 	w.answers(url, http.StatusOK, "v2")
 	l.end(t)
+	// Nothing waits for what those that were killed have said.
+	w.eventually(func() error {
+		pods := strings.Fields(w.kubectl("", "--namespace", install.Namespace, "get", "pods", "--selector=app.kubernetes.io/component=controller", "--output=jsonpath={.items[*].metadata.name}"))
+		words := strings.Fields(w.kubectl("", "--namespace", install.Namespace, "get", "configmaps", "--selector=weir.weirmesh.github.io/board", "--output=jsonpath={.items[*].metadata.name}"))
+		for _, word := range words {
+			if !slices.Contains(pods, strings.TrimPrefix(word, "weir-proxies-")) {
+				return fmt.Errorf("%s is left, and the pods are %v", word, pods)
+			}
+		}
+		if len(words) == 0 {
+			return errors.New("no replica has said anything")
+		}
+		return nil
+	})
 	// The tests after this one need its webhooks, which the API server may still look for where they were.
 	w.kubectl("", "--namespace", install.Namespace, "rollout", "status", "deployment/weir-controller", fmt.Sprintf("--timeout=%s", patience))
 	w.eventually(func() error {
