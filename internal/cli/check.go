@@ -143,7 +143,7 @@ func (l *look) check(ctx context.Context, in *input, namespace string) (checkRep
 	}
 	resource.SortFindings(findings)
 	r := newCheckReport(l.set, finding.Within(findings, namespace))
-	r.Cluster = c.Summary()
+	r.Cluster = c.Summary(namespace)
 	return r, nil
 }
 

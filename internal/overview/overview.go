@@ -115,7 +115,7 @@ func Of(in Input, namespace string) *Report {
 	statuses := in.Statuses
 	var gateways map[model.Owner]*inspect.Gateway // nil if their state is unknown
 	if c := in.Cluster; c != nil {
-		r.Cluster = c.Summary()
+		r.Cluster = c.Summary(namespace)
 		if c.Seen {
 			gateways = c.Gateways
 		}

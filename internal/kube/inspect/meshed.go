@@ -142,14 +142,17 @@ func imageOf(p *corev1.Pod) string {
 	return ""
 }
 
-// sidecarSummary is nil if the controller makes no sidecars.
-func (c *Cluster) sidecarSummary(now time.Time) *SidecarSummary {
+// sidecarSummary is about those of a namespace, or of all if that is empty; nil if the controller makes no sidecars.
+func (c *Cluster) sidecarSummary(now time.Time, namespace string) *SidecarSummary {
 	if c.Sidecars == nil {
 		return nil
 	}
 	s := &SidecarSummary{}
 	connected := 0
 	for _, n := range c.Sidecars.Namespaces {
+		if namespace != "" && n.Name != namespace {
+			continue
+		}
 		m := c.stand(n, now)
 		s.Pods, s.Ready, s.Without, s.OtherImage = s.Pods+len(m.with), s.Ready+len(m.ready), s.Without+len(m.without), s.OtherImage+len(m.image)
 		s.Behind, s.Failing, s.Ending = s.Behind+len(m.behind), s.Failing+len(m.failing), s.Ending+len(m.ending)

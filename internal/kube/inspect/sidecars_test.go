@@ -116,18 +116,21 @@ func TestSidecarsInShort(t *testing.T) {
 	c := &Cluster{Controller: &Controller{Namespace: "weir-system", Sidecars: inject.NewSettings()}}
 	n := &SidecarNamespace{Name: "shop", Label: inject.Enabled}
 	c.Sidecars = &Sidecars{Namespaces: []*SidecarNamespace{n}}
-	if got := c.sidecarSummary(now).String(); got != "0 of 0 pods ready" {
+	if got := c.sidecarSummary(now, "").String(); got != "0 of 0 pods ready" {
 		t.Error(got)
 	}
 	c.Controller.Sidecars.Image = "weir-proxy:2"
 	c.Sidecars.know(standing(n, now))
 	n.Pods = append(n.Pods, podWith("bare", false, nil))
 	want := "7 of 8 pods ready, 6 connected, 1 behind, 1 failing, 2 with certificates that are due, 1 of another image, 1 missing, certificates until 2026-11-28 11:59Z"
-	if got := c.sidecarSummary(now).String(); got != want {
+	if got := c.sidecarSummary(now, "").String(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+	if of, other := c.sidecarSummary(now, "shop").String(), c.sidecarSummary(now, "other").String(); of != want || other != "0 of 0 pods ready, 0 connected" {
+		t.Errorf("of its namespace: %s\nof another one: %s", of, other)
+	}
 	c.Sidecars.ConnectedSeen = false
-	if got := c.sidecarSummary(now).String(); got != "7 of 8 pods ready, 1 of another image, 1 missing" {
+	if got := c.sidecarSummary(now, "").String(); got != "7 of 8 pods ready, 1 of another image, 1 missing" {
 		t.Error(got)
 	}
 }

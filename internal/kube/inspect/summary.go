@@ -44,9 +44,9 @@ type ControllerSummary struct {
 	Leader    string `json:"leader,omitempty"`
 }
 
-// Summary is the cluster in short.
-func (c *Cluster) Summary() *Summary {
-	s := &Summary{Gateways: len(c.Gateways), Seen: c.Seen}
+// Summary is the cluster in short, with the Gateways and sidecars of a namespace, or of all if that is empty.
+func (c *Cluster) Summary(namespace string) *Summary {
+	s := &Summary{Seen: c.Seen}
 	for _, n := range c.NotSeen {
 		s.NotSeen = append(s.NotSeen, n.What)
 	}
@@ -66,9 +66,13 @@ func (c *Cluster) Summary() *Summary {
 		s.Controller = &ControllerSummary{d.Namespace, d.Name, d.Image, d.Ready, d.Replicas, d.Leader}
 		s.Traffic = c.trafficSummary()
 		s.Rollouts = c.rolloutSummary()
-		s.Sidecars = c.sidecarSummary(time.Now())
+		s.Sidecars = c.sidecarSummary(time.Now(), namespace)
 	}
-	for _, g := range c.Gateways {
+	for owner, g := range c.Gateways {
+		if namespace != "" && owner.Namespace() != namespace {
+			continue
+		}
+		s.Gateways++
 		if d := g.Deployment; d != nil {
 			s.Proxies += d.Status.ReadyReplicas
 			if d.Spec.Replicas == nil {

@@ -57,9 +57,30 @@ func TestSummaryTellsHowTrafficMetricsStand(t *testing.T) {
 	} {
 		c, in := good(), input(t)
 		edit(c, &in)
-		if got := c.Summary().String(); !strings.Contains(got, want) {
+		if got := c.Summary("").String(); !strings.Contains(got, want) {
 			t.Errorf("got\n%s\nwant %s", got, want)
 		}
+	}
+}
+
+// TestSummaryOfANamespace counts what is there.
+func TestSummaryOfANamespace(t *testing.T) {
+	c := good()
+	all := c.Summary("")
+	of := map[string]int{}
+	for owner := range c.Gateways {
+		of[owner.Namespace()]++
+	}
+	if len(of) == 0 || all.Gateways != len(c.Gateways) || all.Proxies == 0 {
+		t.Fatalf("%+v", all)
+	}
+	for namespace, n := range of {
+		if s := c.Summary(namespace); s.Gateways != n || len(of) == 1 && s.ProxiesWanted != all.ProxiesWanted {
+			t.Errorf("%s: %+v", namespace, s)
+		}
+	}
+	if s := c.Summary("elsewhere"); s.Gateways != 0 || s.ProxiesWanted != 0 || s.Controller == nil {
+		t.Errorf("where there is none: %+v", s)
 	}
 }
 
