@@ -8,8 +8,9 @@ import (
 )
 
 // maxEndpoints is how many endpoints of one configuration the proxy tries for a request of which nothing could be sent,
-// whatever the rule's retries are.
-const maxEndpoints = 3
+// whatever the rule's retries are: a quarter of a service's pods may end at once. Those after the first freeEndpoints each
+// draw on the service's retry budget, as all may be away.
+const freeEndpoints, maxEndpoints = 3, 8
 
 // Search finds endpoints for what could not be delivered to others. The zero value has tried none.
 type Search struct {
@@ -39,7 +40,7 @@ func (s *Search) Next(p *Pipeline, began *Snapshot, service *upstream.Service, f
 		s.asked = began
 	}
 	s.failed(failed)
-	full := s.n == len(s.tried)
+	full := s.n == len(s.tried) || s.n >= freeEndpoints && !service.Retry()
 	var limit *time.Timer
 	var again <-chan time.Time
 	for {

@@ -28,7 +28,7 @@ func TestARefusedConnectionCostsNoRequest(t *testing.T) {
 				n, _ := io.Copy(io.Discard, r.Body)
 				fmt.Fprint(w, n)
 			})
-			cfg := plain(peertest.Refusing(t), addr, peertest.Refusing(t))
+			cfg := plain(append(refusing(t, 6), addr)...)
 			cfg.Services[0].Protocol = protocol
 			s := serve(t, cfg, func(o *Options) { o.Upstream.EjectAfter = -1 })
 			for i := range 60 {
@@ -66,6 +66,14 @@ func TestARefusedConnectionCostsNoRequest(t *testing.T) {
 	}
 }
 
+// refusing are addresses that refuse connections.
+func refusing(t *testing.T, n int) (addresses []string) {
+	for range n {
+		addresses = append(addresses, peertest.Refusing(t))
+	}
+	return addresses
+}
+
 func TestEndpointsThatRefuseAreTriedSoManyTimes(t *testing.T) {
 	dropping := func() string { // closes connections during the handshake
 		return peertest.Raw(t, func(_ int, c net.Conn) {
@@ -77,12 +85,12 @@ func TestEndpointsThatRefuseAreTriedSoManyTimes(t *testing.T) {
 		cfg   *model.Config
 		dials uint64
 	}{
-		"refused":                {plain(peertest.Refusing(t), peertest.Refusing(t), peertest.Refusing(t), peertest.Refusing(t), peertest.Refusing(t)), 3},
+		"refused":                {plain(refusing(t, 12)...), 8},
 		"one endpoint":           {plain(peertest.Refusing(t)), 1},
 		"two endpoints":          {plain(peertest.Refusing(t), peertest.Refusing(t)), 2},
-		"handshakes that fail":   {side.OverTLS(plain(dropping(), dropping(), dropping(), dropping())), 3},
+		"handshakes that fail":   {side.OverTLS(plain(dropping(), dropping(), dropping(), dropping())), 4},
 		"nor beyond the budget":  {side.OverTLS(plain(dropping(), dropping(), dropping(), dropping())), 1},
-		"but refusals cost none": {plain(peertest.Refusing(t), peertest.Refusing(t), peertest.Refusing(t), peertest.Refusing(t)), 3},
+		"but refusals cost none": {plain(refusing(t, 12)...), 3}, // up to there
 	} {
 		if name[0] == 'n' || name[0] == 'b' {
 			test.cfg.Services[0].Limits = &model.Limits{RetryPercent: new(int)}

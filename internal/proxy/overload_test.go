@@ -60,6 +60,7 @@ func (h *held) hold(t *testing.T, s *testServer, n int) (end func()) {
 	return func() {
 		close(h.release)
 		wg.Wait()
+		until(t, "the requests keep their places", func() bool { return s.load().InFlight == 0 && s.upstreamInFlight() == 0 })
 	}
 }
 

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 
@@ -154,9 +155,10 @@ func (s *Service) scan(avoid *Endpoint, start int) *Endpoint {
 }
 
 // PickOther is Pick for a request that could not be sent to the endpoints in tried: it chooses none of them, and
-// returns nil if no other is left.
+// returns nil if no other is left. It prefers endpoints that answered last: of pods that end at once, each has failed one
+// request at most before.
 func (s *Service) PickOther(tried []*Endpoint) *Endpoint {
-	var best, bad *Endpoint
+	var best, unknown, bad *Endpoint
 	for k, start := 0, rand.IntN(max(len(s.endpoints), 1)); k < len(s.endpoints); k++ {
 		e := s.endpoints[(start+k)%len(s.endpoints)]
 		if slices.Contains(tried, e) || !e.Room() {
@@ -165,8 +167,10 @@ func (s *Service) PickOther(tried []*Endpoint) *Endpoint {
 		place := &bad
 		if ok, probe := e.admit(); probe {
 			return e
-		} else if ok {
+		} else if ok && e.health.lost.Load() == answering {
 			place = &best
+		} else if ok {
+			place = &unknown
 		}
 		if *place == nil {
 			*place = e
@@ -174,10 +178,7 @@ func (s *Service) PickOther(tried []*Endpoint) *Endpoint {
 			*place = lighter(*place, e)
 		}
 	}
-	if best == nil {
-		return bad
-	}
-	return best
+	return cmp.Or(best, unknown, bad)
 }
 
 // lighter returns the one with less in flight, a if they are equal.

@@ -89,6 +89,30 @@ func TestPickAvoidsTheEndpointOfARetry(t *testing.T) {
 	}
 }
 
+// TestAnotherEndpointIsOneThatAnsweredLast, and one of which nothing is known before one that is ejected.
+func TestAnotherEndpointIsOneThatAnsweredLast(t *testing.T) {
+	svc := apply(t, newSet(t, Options{}), config("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80", "10.0.0.5:80"))
+	first, failed, answers, unknown, bad := svc.Endpoints()[0], svc.Endpoints()[1], svc.Endpoints()[2], svc.Endpoints()[3], svc.Endpoints()[4]
+	failed.Succeeded()
+	failed.Failed()
+	answers.Succeeded()
+	eject(bad)
+	for range 200 {
+		if e := svc.PickOther([]*Endpoint{first}); e != answers {
+			t.Fatalf("picked %v", e.Address)
+		}
+		if e := svc.PickOther([]*Endpoint{first, answers}); e != failed && e != unknown {
+			t.Fatalf("picked %v", e.Address)
+		}
+	}
+	if e := svc.PickOther([]*Endpoint{first, answers, failed, unknown}); e != bad {
+		t.Errorf("picked %v", e)
+	}
+	if e := svc.PickOther(svc.Endpoints()); e != nil {
+		t.Errorf("picked %v, and all were tried", e)
+	}
+}
+
 // eject makes the endpoint fail as often as its ejection takes.
 func eject(e *Endpoint) {
 	for range 3 {
