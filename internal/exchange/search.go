@@ -40,7 +40,7 @@ func (s *Search) Next(p *Pipeline, began *Snapshot, service *upstream.Service, f
 		s.asked = began
 	}
 	s.failed(failed)
-	full := s.n == len(s.tried) || s.n >= freeEndpoints && !service.Retry()
+	full := s.n == len(s.tried)
 	var limit *time.Timer
 	var again <-chan time.Time
 	for {
@@ -51,8 +51,11 @@ func (s *Search) Next(p *Pipeline, began *Snapshot, service *upstream.Service, f
 		}
 		if !full || snap != s.asked {
 			if e := service.PickOther(s.tried[:s.n]); e != nil {
-				s.asked = snap
-				return e
+				if snap != s.asked || s.n < freeEndpoints || service.Retry() {
+					s.asked = snap
+					return e
+				}
+				full = true
 			}
 		}
 		s.asked = snap

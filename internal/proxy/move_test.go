@@ -82,15 +82,16 @@ func TestEndpointsThatRefuseAreTriedSoManyTimes(t *testing.T) {
 	}
 	side := peertest.NewTLS(t, 0)
 	for name, test := range map[string]struct {
-		cfg   *model.Config
-		dials uint64
+		cfg             *model.Config
+		dials, rejected uint64 // rejected by the retry budget
 	}{
-		"refused":                {plain(refusing(t, 12)...), 8},
-		"one endpoint":           {plain(peertest.Refusing(t)), 1},
-		"two endpoints":          {plain(peertest.Refusing(t), peertest.Refusing(t)), 2},
-		"handshakes that fail":   {side.OverTLS(plain(dropping(), dropping(), dropping(), dropping())), 4},
-		"nor beyond the budget":  {side.OverTLS(plain(dropping(), dropping(), dropping(), dropping())), 1},
-		"but refusals cost none": {plain(refusing(t, 12)...), 3}, // up to there
+		"refused":               {plain(refusing(t, 12)...), 8, 0},
+		"one endpoint":          {plain(peertest.Refusing(t)), 1, 0},
+		"two endpoints":         {plain(refusing(t, 2)...), 2, 0},
+		"handshakes that fail":  {side.OverTLS(plain(dropping(), dropping(), dropping(), dropping())), 4, 0},
+		"nor beyond the budget": {side.OverTLS(plain(dropping(), dropping(), dropping(), dropping())), 1, 1},
+		"but three are free":    {plain(refusing(t, 12)...), 3, 1},
+		"but three are all":     {plain(refusing(t, 3)...), 3, 0},
 	} {
 		if name[0] == 'n' || name[0] == 'b' {
 			test.cfg.Services[0].Limits = &model.Limits{RetryPercent: new(int)}
@@ -107,6 +108,15 @@ func TestEndpointsThatRefuseAreTriedSoManyTimes(t *testing.T) {
 		}
 		if dials != test.dials {
 			t.Errorf("%s: %d connections attempted, want %d", name, dials, test.dials)
+		}
+		rejected := uint64(0)
+		for state := range s.Services {
+			for _, l := range state.Rejected {
+				rejected += l.Count
+			}
+		}
+		if rejected != test.rejected {
+			t.Errorf("%s: %d beyond the retry budget, want %d", name, rejected, test.rejected)
 		}
 	}
 }
