@@ -256,7 +256,7 @@ cluster-shell: build ## A shell in its network, with kubectl and the weir of thi
 kubectl: ## Run kubectl against it: make kubectl ARGS="get pods -A".
 	@cd test/cluster && $(GO) run . exec -- kubectl $(ARGS)
 
-test-cluster: test-node test-pods ## Run the tests on real pods: a node's own, end to end, and a selection of the conformance suite (root, 30 minutes; 2, without that selection, with TESTFLAGS=-short).
+test-cluster: test-node test-pods ## Run the tests on real pods: a node's own, end to end, and a selection of the conformance suite (root, an hour; 2 minutes, without that selection, with TESTFLAGS=-short).
 
 test-node: setup-cluster
 	cd test/cluster && $(GO) test -count=1 -timeout 20m ./node

@@ -2,9 +2,12 @@ package socket
 
 import (
 	"encoding/binary"
+	"go/build"
 	"net"
 	"net/netip"
 	"os"
+	"regexp"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -104,5 +107,30 @@ func TestReadySocketsAreReported(t *testing.T) {
 	}
 	if _, err := Ready(fds[0], events); err == nil {
 		t.Error("events of what is no poller")
+	}
+}
+
+// What is called for each request is not announced to the scheduler, which would wake its monitor each time (see
+// calls_linux.go): of what is built without the race detector, nothing calls the announcing forms.
+func TestCallsForRequestsAreNotAnnounced(t *testing.T) {
+	context := build.Default
+	context.GOOS, context.BuildTags = "linux", slices.DeleteFunc(slices.Clone(context.BuildTags), func(tag string) bool { return tag == "race" })
+	context.ToolTags = slices.DeleteFunc(slices.Clone(context.ToolTags), func(tag string) bool { return tag == "race" })
+	p, err := context.ImportDir(".", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	announced := regexp.MustCompile(`\b(syscall|unix)\.(Syscall6?|Read|Write|Recvfrom|Recvmsg\w*|Sendto|Sendmsg\w*|Accept4?|EpollWait|Getsockname|Getpeername|GetsockoptTCPInfo)\(`)
+	for _, name := range p.GoFiles {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if call := announced.Find(source); call != nil {
+			t.Errorf("%s: %s...) is announced to the scheduler; use RawSyscall6, as the other calls do", name, call)
+		}
+	}
+	if !slices.Contains(p.GoFiles, "raw.go") {
+		t.Errorf("%q are not the files that are built without the race detector", p.GoFiles)
 	}
 }

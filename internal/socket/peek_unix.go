@@ -10,22 +10,15 @@ import (
 // CanPeek is true where Peek and Take work.
 const CanPeek = true
 
-// Peek reads without removing the bytes; syscall.EAGAIN if there are none.
-func Peek(fd uintptr, p []byte) (n int, err error) {
-	for {
-		n, _, err = syscall.Recvfrom(int(fd), p, syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		if err != syscall.EINTR {
-			return n, err
-		}
-	}
+// Peek reads without removing the bytes, and without waiting; syscall.EAGAIN if there are none.
+func Peek(fd uintptr, p []byte) (int, error) {
+	return receive(fd, p, syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 }
 
 // Take removes the bytes that were peeked.
 func Take(fd uintptr, p []byte) error {
 	for len(p) > 0 {
-		n, _, err := syscall.Recvfrom(int(fd), p, syscall.MSG_DONTWAIT)
-		switch {
-		case err == syscall.EINTR:
+		switch n, err := receive(fd, p, syscall.MSG_DONTWAIT); {
 		case err != nil:
 			return err
 		case n == 0:

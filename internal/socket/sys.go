@@ -27,3 +27,12 @@ func Write(fd uintptr, p []byte) (int, error) {
 		}
 	}
 }
+
+func receive(fd uintptr, p []byte, flags int) (int, error) {
+	for {
+		n, _, err := syscall.Recvfrom(int(fd), p, flags)
+		if err != syscall.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
