@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -22,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -42,29 +40,6 @@ func Scheme() *runtime.Scheme {
 		}
 	}
 	return scheme
-}
-
-// Config finds an API server: by the named file, else by the environment variable KUBECONFIG or ~/.kube/config, else by
-// the pod it runs in. An empty context means the file's current one. Requests are not rate-limited here: their senders
-// are bounded, and the API server shares its capacity fairly.
-func Config(kubeconfig, context string) (*rest.Config, error) {
-	return configOf(loader(kubeconfig, &clientcmd.ConfigOverrides{CurrentContext: context}))
-}
-
-func configOf(from clientcmd.ClientConfig) (*rest.Config, error) {
-	config, err := from.ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("no connection to a Kubernetes API server: %w", err)
-	}
-	config.QPS = -1
-	config.UserAgent = "weir"
-	return config, nil
-}
-
-func loader(kubeconfig string, overrides *clientcmd.ConfigOverrides) clientcmd.ClientConfig {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 }
 
 // Client is an API server, for the parts of this package. Several goroutines may use it at the same time.

@@ -71,7 +71,8 @@ func (k *Flags) Client() (*Client, error) {
 	return NewClient(config)
 }
 
-// config is Config with what the flags say besides.
+// config is how the API server is reached. Requests are not rate-limited here: their senders are bounded, and the API
+// server shares its capacity fairly.
 func (k *Flags) config() (*rest.Config, error) {
 	if o := &k.overrides.AuthInfo; o.Impersonate == "" && len(o.ImpersonateGroups) > 0 {
 		return nil, errors.New("--as-group says of which group the user of --as is: give both")
@@ -84,10 +85,12 @@ func (k *Flags) config() (*rest.Config, error) {
 	if err != nil || limit < 0 {
 		return nil, fmt.Errorf("--request-timeout %q is no duration, such as 10s", timeout)
 	}
-	config, err := configOf(loader(k.file, &k.overrides))
+	config, err := k.loader().ClientConfig()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("no connection to a Kubernetes API server: %w", err)
 	}
+	config.QPS = -1
+	config.UserAgent = "weir"
 	k.complete(config, limit)
 	return config, nil
 }
@@ -102,6 +105,12 @@ func (k *Flags) complete(config *rest.Config, limit time.Duration) {
 
 // Namespace is the one that kubectl uses unless it is told another: the context's, in a pod the pod's, else "default".
 func (k *Flags) Namespace() (string, error) {
-	namespace, _, err := loader(k.file, &k.overrides).Namespace()
+	namespace, _, err := k.loader().Namespace()
 	return namespace, err
+}
+
+func (k *Flags) loader() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = k.file
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &k.overrides)
 }

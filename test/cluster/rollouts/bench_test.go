@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -59,10 +60,11 @@ func carrier() error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	kube.SetLogger(slog.New(slog.DiscardHandler))
-	of, err := kube.Config(os.Getenv(carrierFor), "")
+	of, err := clientcmd.BuildConfigFromFlags("", os.Getenv(carrierFor))
 	if err != nil {
 		return err
 	}
+	of.QPS = -1 // as the controller's own
 	m := &measure{writes: map[string]int{}, approved: map[string]time.Time{}}
 	of.Wrap(func(to http.RoundTripper) http.RoundTripper { m.to = to; return m })
 	c, err := kube.NewClient(of)
