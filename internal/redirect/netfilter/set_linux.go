@@ -81,16 +81,7 @@ func set(p *redirect.Plan, within time.Duration) (rules int, err error) {
 	return rules, nil
 }
 
-// Read returns the rules that the network namespace of the calling thread has; none if there is no redirect.
-func Read() ([]redirect.Chain, error) {
-	c, err := open(patience)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = c.CloseLasting() }()
-	return read(c)
-}
-
+// read returns the rules that the network namespace has; none if there is no redirect.
 func read(c *nftables.Conn) (out []redirect.Chain, err error) {
 	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyINet)
 	if err != nil {

@@ -17,6 +17,16 @@ import (
 	"github.com/weirmesh/weir/internal/redirect"
 )
 
+// readAll is read in the network namespace of the calling thread.
+func readAll() ([]redirect.Chain, error) {
+	c, err := open(patience)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.CloseLasting() }()
+	return read(c)
+}
+
 func parse(t *testing.T, annotations map[string]string) redirect.Plan {
 	t.Helper()
 	full := map[string]string{}
@@ -211,7 +221,7 @@ func TestTableIsReplacedWholeAndWithoutAGap(t *testing.T) {
 	w.serveSidecar(t, one)
 	text := func() (out string) {
 		w.pod.must(t, func() error {
-			chains, err := Read()
+			chains, err := readAll()
 			out = redirect.Text(chains)
 			return err
 		})
@@ -424,7 +434,7 @@ func TestErrorNamesTheCapabilityThatIsMissing(t *testing.T) {
 		t.Errorf("without NET_ADMIN: %v", err)
 	}
 	w.pod.must(t, func() error {
-		chains, err := Read()
+		chains, err := readAll()
 		if len(chains) != 0 {
 			t.Error("there are rules")
 		}

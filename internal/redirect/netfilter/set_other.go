@@ -12,6 +12,3 @@ var errLinux = errors.New("redirects are made with nftables, which only Linux ha
 
 // Set fails: there is no netfilter.
 func Set(*redirect.Plan) (int, error) { return 0, errLinux }
-
-// Read fails: there is no netfilter.
-func Read() ([]redirect.Chain, error) { return nil, errLinux }
