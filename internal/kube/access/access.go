@@ -141,24 +141,6 @@ func Definitions(workloads workload.Kinds) []Verb {
 	return sorted(all)
 }
 
-// RolloutsViewer and RolloutsEditor are the names of the roles for people, which Kubernetes adds to its roles view, and edit.
-const RolloutsViewer, RolloutsEditor = "weir-controller-rollouts-view", "weir-controller-rollouts-edit"
-
-// View returns what RolloutsViewer permits, sorted: to read Rollouts. Who has view may read the workloads and pods already.
-func View() []Verb { return ofRollouts("get", "list", "watch") }
-
-// Edit returns what RolloutsEditor permits, sorted: to write Rollouts, and to control them by their status.
-func Edit() []Verb {
-	return sorted(append(ofRollouts("create", "update", "patch", "delete", "deletecollection"), Verb{Group: rollouts.Group, Resource: "rollouts/status", Verb: "patch"}))
-}
-
-func ofRollouts(verbs ...string) (all []Verb) {
-	for _, v := range verbs {
-		all = append(all, Verb{Group: rollouts.Group, Resource: "rollouts", Verb: v})
-	}
-	return sorted(all)
-}
-
 // RolloutsWebhook is the name of the ValidatingWebhookConfiguration by which the API server asks about Rollouts.
 const RolloutsWebhook = "weir-controller-rollouts"
 

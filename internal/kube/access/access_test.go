@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weirmesh/weir/api/metrics"
+	"github.com/weirmesh/weir/api/rollouts"
 	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/kube/access"
 	internalmetrics "github.com/weirmesh/weir/internal/metrics"
@@ -158,6 +159,24 @@ func installed(t *testing.T, file string) (roles []role) {
 	return roles
 }
 
+// The roles for people, which Kubernetes adds to its roles view, and edit.
+const rolloutsViewer, rolloutsEditor = "weir-controller-rollouts-view", "weir-controller-rollouts-edit"
+
+// view is what rolloutsViewer permits: to read Rollouts. Who has view may read the workloads and pods already.
+func view() []access.Verb { return ofRollouts("get", "list", "watch") }
+
+// edit is what rolloutsEditor permits: to write Rollouts, and to control them by their status.
+func edit() []access.Verb {
+	return append(ofRollouts("create", "update", "patch", "delete", "deletecollection"), access.Verb{Group: rollouts.Group, Resource: "rollouts/status", Verb: "patch"})
+}
+
+func ofRollouts(verbs ...string) (all []access.Verb) {
+	for _, v := range verbs {
+		all = append(all, access.Verb{Group: rollouts.Group, Resource: "rollouts", Verb: v})
+	}
+	return all
+}
+
 // TestTheRolesAreWhatIsUsed holds the roles that are installed to the lists, verb by verb.
 func TestTheRolesAreWhatIsUsed(t *testing.T) {
 	cluster := slices.Concat(access.Cluster(dialect.Kinds()), access.Traffic())
@@ -165,7 +184,7 @@ func TestTheRolesAreWhatIsUsed(t *testing.T) {
 		"install.yaml": {"ClusterRole weir-controller": cluster, "Role weir-controller": access.Own()},
 		"install-rollouts.yaml": {
 			"ClusterRole weir-controller": slices.Concat(cluster, access.Releases(workload.Fixed(), provider.All()), access.Admission()), "Role weir-controller": access.Own(),
-			"ClusterRole " + access.RolloutsViewer: access.View(), "ClusterRole " + access.RolloutsEditor: access.Edit(),
+			"ClusterRole " + rolloutsViewer: view(), "ClusterRole " + rolloutsEditor: edit(),
 		},
 	} {
 		roles := installed(t, "../../../deploy/manifests/"+file)
@@ -189,7 +208,7 @@ func TestTheRolesOfNamedWorkloadsAreWhatIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string][]access.Verb{
-		"Role weir-controller": access.Own(), "ClusterRole " + access.RolloutsViewer: access.View(), "ClusterRole " + access.RolloutsEditor: access.Edit(),
+		"Role weir-controller": access.Own(), "ClusterRole " + rolloutsViewer: view(), "ClusterRole " + rolloutsEditor: edit(),
 		"ClusterRole weir-controller": slices.Concat(access.Cluster(dialect.Kinds()), access.Traffic(), access.Releases(all, provider.All()), access.Admission(), access.Definitions(all)),
 	}
 	roles := installed(t, "../../../deploy/release/manifests/testdata/workloads.yaml")

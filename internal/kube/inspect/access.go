@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/kube"
 	"github.com/weirmesh/weir/internal/kube/access"
+	"github.com/weirmesh/weir/internal/rollout/provider"
 )
 
 // askers is how many questions are asked at a time.
@@ -31,16 +32,23 @@ func (r *reader) access(ctx context.Context) error {
 	var questions []question
 	add := func(namespace string, verbs []access.Verb) {
 		for _, v := range verbs {
-			questions = append(questions, question{v, namespace})
+			if q := (question{v, namespace}); !slices.Contains(questions, q) {
+				questions = append(questions, q)
+			}
 		}
 	}
+	var releases []access.Verb
+	if c.Rollouts {
+		releases = access.Releases(c.Workloads, provider.All())
+		add("", slices.Concat(access.Admission(), access.Definitions(c.Workloads)))
+	}
 	if len(c.Namespaces) == 0 {
-		add("", access.Cluster(r.Kinds))
+		add("", slices.Concat(access.Cluster(r.Kinds), releases))
 		add(c.Namespace, access.Own())
 	} else {
 		add("", access.Shared(r.Kinds, c.Namespaces))
 		for _, n := range c.Namespaces {
-			add(n, access.Each(r.Kinds))
+			add(n, slices.Concat(access.Each(r.Kinds), releases))
 		}
 		add(c.Namespace, access.Alone())
 	}

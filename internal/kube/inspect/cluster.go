@@ -27,6 +27,7 @@ import (
 	"github.com/weirmesh/weir/internal/kube/replica"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/rollout/workload"
 )
 
 // DefaultNamespace, DefaultName and DefaultLease are the controller's namespace, name and lease unless others are
@@ -120,8 +121,9 @@ type Controller struct {
 	// TrafficMetrics says that it serves them. Prometheus is the one that it asks; empty if it reads proxies itself.
 	TrafficMetrics bool
 	Prometheus     string
-	// Rollouts says that it is to carry Rollouts out.
-	Rollouts bool
+	// Rollouts says that it is to carry Rollouts out, of these kinds of workloads.
+	Rollouts  bool
+	Workloads workload.Kinds
 	// Sidecars are the settings of those that it puts into pods; nil if it does not. Authority is the Secret whose
 	// authority signs their identities; empty if it is the controller's own.
 	Sidecars  *inject.Settings
@@ -269,6 +271,7 @@ func describe(d *appsv1.Deployment) *Controller {
 	if d.Spec.Replicas != nil {
 		c.Replicas = *d.Spec.Replicas
 	}
+	var named []string
 	for _, container := range d.Spec.Template.Spec.Containers {
 		if !slices.Contains(container.Args, "controller") {
 			continue
@@ -287,6 +290,9 @@ func describe(d *appsv1.Deployment) *Controller {
 			c.mesh(arg)
 			c.TrafficMetrics = c.TrafficMetrics || arg == "--traffic-metrics" || arg == "--traffic-metrics=true"
 			c.Rollouts = c.Rollouts || arg == "--rollouts" || arg == "--rollouts=true"
+			if kinds, ok := strings.CutPrefix(arg, "--rollout-workloads="); ok {
+				named = append(named, strings.Split(kinds, ",")...)
+			}
 			c.Elects = c.Elects && arg != "--leader-elect=false"
 			if names, ok := strings.CutPrefix(arg, "--namespaces="); ok {
 				c.Namespaces = append(c.Namespaces, strings.Split(names, ",")...)
@@ -300,6 +306,7 @@ func describe(d *appsv1.Deployment) *Controller {
 	}
 	slices.Sort(c.Namespaces)
 	c.Namespaces = slices.Compact(c.Namespaces)
+	c.Workloads, _ = workload.Named(named) // the controller would not have started with others
 	if !c.meshed {
 		c.Sidecars = nil
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,13 +14,16 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/internal/cli"
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/kube"
+	"github.com/weirmesh/weir/internal/kube/access"
 	"github.com/weirmesh/weir/internal/kube/inspect"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -264,8 +268,27 @@ func TestRightsOfTheControllerAreAskedAboutIt(t *testing.T) {
 		}
 		return c
 	}
-	if c := look(); len(c.Missing) < 50 {
-		t.Errorf("%d rights are missing, want all: %v", len(c.Missing), c.Missing)
+	update := func(group, resource string) inspect.Missing {
+		return inspect.Missing{Verb: access.Verb{Group: group, Resource: resource, Verb: "update"}}
+	}
+	if c := look(); len(c.Missing) < 50 || slices.Contains(c.Missing, update("apps", "deployments")) {
+		t.Errorf("%d rights are missing, want all but those for Rollouts: %v", len(c.Missing), c.Missing)
+	}
+	rollouts := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/template/spec/containers/0/args",
+		"value":["controller","--rollouts","--rollout-workloads=GameStatefulSet:gamestatefulsets.apps.example.com"]}]`))
+	if err := objects.Patch(t.Context(), &appsv1.Deployment{ObjectMeta: named(ns, "weir-controller")}, rollouts); err != nil {
+		t.Fatal(err)
+	}
+	times := map[inspect.Missing]int{}
+	for _, m := range look().Missing {
+		if times[m]++; times[m] > 1 {
+			t.Errorf("%v is told %d times", m, times[m])
+		}
+	}
+	for _, want := range []inspect.Missing{update("apps", "deployments"), update("apps.example.com", "gamestatefulsets"), update("rollouts.kruise.io", "rollouts/status")} {
+		if times[want] == 0 {
+			t.Errorf("%v is not missing, with Rollouts: %v", want, times)
+		}
 	}
 	create(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{GenerateName: "controller-"},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
