@@ -22,7 +22,8 @@ dead() { # dead WHAT ARGUMENT...
 
 for mod in $(git ls-files '*go.mod'); do
 	cd "$(git rev-parse --show-toplevel)/$(dirname "$mod")"
-	[ -z "$("$go" list ./... 2>/dev/null)" ] || dead "unreachable in $mod" -test ./... # one may have nothing but its requirements
+	packages=$("$go" list ./...)
+	[ -z "$packages" ] || dead "unreachable in $mod" -test ./... # a module may have nothing but its requirements
 done
 cd "$(git rev-parse --show-toplevel)"
 dead "reached by tests alone: move it to them" -filter '^github.com/weirmesh/weir/(api|cmd|deploy|internal)' \

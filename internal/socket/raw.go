@@ -10,8 +10,8 @@ import (
 )
 
 // The sockets are non-blocking: their calls return at once and need not be announced to the scheduler, which saves a
-// tenth of their cost, and does not wake the monitor (calls_linux.go). read and write would cost more than recvfrom and sendto: they pass through the file system's
-// layer.
+// tenth of their cost, and does not wake the monitor (calls_linux.go). read and write would cost more than recvfrom and
+// sendto: they pass through the file system's layer.
 
 // CanPoll is true where Read and Write work.
 const CanPoll = true

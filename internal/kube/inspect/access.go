@@ -30,9 +30,11 @@ type question struct {
 func (r *reader) access(ctx context.Context) error {
 	c := r.out.Controller
 	var questions []question
+	asked := map[question]bool{} // some rights are needed for two reasons
 	add := func(namespace string, verbs []access.Verb) {
 		for _, v := range verbs {
-			if q := (question{v, namespace}); !slices.Contains(questions, q) {
+			if q := (question{v, namespace}); !asked[q] {
+				asked[q] = true
 				questions = append(questions, q)
 			}
 		}
