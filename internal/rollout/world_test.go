@@ -204,9 +204,9 @@ func (w *world) turn() Outcome {
 		r := *w.rollout
 		r.Status = status
 		facts.Rollout = &r
-		before := fmt.Sprintf("%+v", r)
+		before := asText(r)
 		out := Decide(facts)
-		if after := fmt.Sprintf("%+v", r); after != before {
+		if after := asText(r); after != before {
 			w.t.Fatalf("the Rollout was changed:\n%s\n%s", before, after)
 		}
 		if again := Decide(facts); !reflect.DeepEqual(again, out) {
