@@ -18,6 +18,7 @@ type gate struct {
 	crowded int64 // beyond it, no service may have more than half of max
 
 	strain atomic.Int64 // until then, requests may be waiting too long for the proxy
+	scarce atomic.Int64 // until then, places are scarce
 	delay  atomic.Int64 // nanoseconds that the last measured request had waited
 
 	refused  atomic.Uint64 // exchanges, for max
@@ -74,6 +75,15 @@ func (g *gate) bound(max int) {
 // unbound is true if there is no bound.
 func (g *gate) unbound() bool { return g.max == math.MaxInt64 }
 
+// scarceFor is how long places are scarce after a request found none.
+const scarceFor = 5 * time.Second
+
+// Scarce reports whether a request found no place lately. Clients that are slow, and hold places, get less time then.
+func (p *Pipeline) Scarce() bool {
+	until := p.gate.scarce.Load()
+	return until != 0 && clock.Instant(time.Now()) < until
+}
+
 // enter claims a place for the exchange, or returns why there is none. leave returns the place.
 func (ex *Exchange) enter() error {
 	g := &ex.pipe.gate
@@ -86,6 +96,7 @@ func (ex *Exchange) enter() error {
 	if n > g.max+g.ending.Load() && !(g.makeRoom(nil) && n <= g.max+g.ending.Load()) {
 		ex.leave()
 		g.refused.Add(1)
+		g.scarce.Store(clock.Instant(time.Now()) + int64(scarceFor))
 		return failOverload
 	}
 	ex.crowded = n > g.crowded

@@ -97,3 +97,33 @@ func TestClientsThatComeAtOnceLeaveRoomForAnother(t *testing.T) {
 		}
 	})
 }
+
+func TestPlacesAreScarceForAWhileAfterOneLacked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPipeline(Options{MaxInFlight: 1}, Around{})
+		enter := func() (*Exchange, error) {
+			ex := &Exchange{pipe: p, from: Origin{Peer: &Peer{}}}
+			return ex, ex.enter()
+		}
+		ex, err := enter()
+		if err != nil || p.Scarce() {
+			t.Fatalf("%v, scarce %v", err, p.Scarce())
+		}
+		for range 2 {
+			if _, err := enter(); err != failOverload || !p.Scarce() {
+				t.Fatalf("%v, scarce %v", err, p.Scarce())
+			}
+			time.Sleep(scarceFor - 1)
+			if !p.Scarce() {
+				t.Fatal("not scarce any more")
+			}
+			if time.Sleep(1); p.Scarce() {
+				t.Fatal("still scarce")
+			}
+		}
+		ex.leave()
+		if _, err := enter(); err != nil || p.Scarce() {
+			t.Errorf("%v, scarce %v", err, p.Scarce())
+		}
+	})
+}

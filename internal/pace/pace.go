@@ -10,10 +10,12 @@ import (
 type Rule struct {
 	Rate  int           // bytes a second; 0 for no rule
 	Grace time.Duration // how far behind it a peer may fall
+	// Scarce, if not nil, reports whether others lack what the peer holds. It may fall behind by a sixth of Grace then.
+	Scarce func() bool
 }
 
 // LookAfter is how long to wait for a silent peer before judging its pace.
-func (r Rule) LookAfter() time.Duration { return r.Grace / 4 }
+func (r Rule) LookAfter() time.Duration { return r.Grace / 6 }
 
 // Pace is how far a peer is behind the least speed. The only time that counts is that in which the peer is waited for
 // and something is due. The slowness of others, silence between events and the processing of a request do not count.
@@ -35,5 +37,9 @@ func (p *Pace) Left(r Rule, most time.Duration) time.Duration {
 	if r.Rate == 0 {
 		return most
 	}
-	return min(r.Grace-p.behind, most)
+	grace := r.Grace
+	if p.behind >= r.LookAfter() && r.Scarce != nil && r.Scarce() {
+		grace = r.LookAfter()
+	}
+	return min(grace-p.behind, most)
 }

@@ -44,6 +44,17 @@ func TestPaceForgivesNoMoreThanItsGrace(t *testing.T) {
 		}
 	}
 	var p Pace
+	scarce := m
+	scarce.Scarce = func() bool { return true }
+	for wait, left := range map[time.Duration]time.Duration{m.LookAfter() - 1: m.Grace - m.LookAfter() + 1, m.LookAfter(): 0} {
+		var p Pace
+		if p.Waited(scarce, wait, 0); p.Left(scarce, time.Hour) != left {
+			t.Errorf("%s left after %s, want %s", p.Left(scarce, time.Hour), wait, left)
+		}
+		if p.Left(m, time.Hour) <= m.Grace/2 {
+			t.Error("little is left though nobody lacks anything")
+		}
+	}
 	if p.Left(m, time.Second) != time.Second {
 		t.Error("more than the most")
 	}

@@ -155,12 +155,18 @@ func (c *conn) fillBody() error {
 		p = p[:min(int64(len(p)), b.left)]
 	}
 	m := c.srv.minPace
+	var since time.Time // of the wait, which continues after a look at the pace
 	for {
 		start := time.Now()
-		limit := c.srv.opt.StreamTimeout
+		if since.IsZero() {
+			since = start
+		}
+		limit := c.srv.opt.StreamTimeout - start.Sub(since)
 		due := c.bodyDue()
 		if due {
-			limit = b.pace.Left(m, limit)
+			if limit = b.pace.Left(m, limit); m.Rate > 0 {
+				limit = min(limit, m.LookAfter())
+			}
 		}
 		c.readUntil(start.Add(limit), limit/4)
 		if c.in.interrupted.Load() {
@@ -178,14 +184,17 @@ func (c *conn) fillBody() error {
 		if c.in.interrupted.Load() {
 			return exchange.FailInterrupted
 		}
-		waited := time.Since(start)
+		waited := time.Since(since)
 		if !upstream.IsTimeout(err) || waited >= c.srv.opt.StreamTimeout || due && b.pace.Left(m, waited+1) <= 0 {
 			if err == io.EOF {
 				err = io.ErrUnexpectedEOF
 			}
 			return exchange.BodyFailure(err)
 		}
-		c.readBy = time.Time{} // only time to check whether the body is due
+		c.readBy = time.Time{} // only time to look whether the body is due, and at its pace
+		if !due {
+			since = time.Time{}
+		}
 	}
 }
 

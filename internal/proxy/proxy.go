@@ -90,6 +90,7 @@ func New(opt Options) *Server {
 		Current:     func() *exchange.Snapshot { return s.state.Load().Snapshot },
 		Connections: s.connections.Load, MaxConnections: int64(opt.MaxConnections),
 	})
+	s.minPace.Scarce = s.pipe.Scarce
 	s.tickets.keys = &tls.Config{Time: opt.Now}
 	s.handshakes = newHandshakeGate(runtime.GOMAXPROCS(0), opt.MaxHandshakes)
 	opt.Metrics.WatchCertificates(s.expiries)

@@ -3,6 +3,8 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/weirmesh/weir/internal/model"
+	"github.com/weirmesh/weir/internal/socket"
 	"github.com/weirmesh/weir/internal/telemetry"
 )
 
@@ -319,6 +324,104 @@ func TestAnUploadThatPausesKeepsItsPlace(t *testing.T) {
 	uploads.send("lo")
 	if resp, _ := uploads.answer("POST"); resp.StatusCode != 200 {
 		t.Errorf("the upload was answered %d", resp.StatusCode)
+	}
+}
+
+// Clients of many addresses, each within its part, that do not take their answers, or send their bodies by crumbs: while
+// others find no place, their time is short. Where nobody lacks a place, they still have theirs then.
+func TestSlowClientsOfManyAddressesKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	if !socket.CanAcknowledge {
+		t.Skip("this system does not tell what a client has taken")
+	}
+	const most = 4
+	address := backend(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/length":
+			w.Header().Set("Content-Length", fmt.Sprint(1<<30))
+			fallthrough
+		case "/chunked":
+			io.CopyN(w, zeros{}, 1<<30)
+		}
+		io.Copy(io.Discard, r.Body)
+	})
+	asks := func(path string) func(*testing.T, *talk) {
+		return func(t *testing.T, k *talk) { k.send("GET " + path + " HTTP/1.1\r\nHost: shop.example\r\n\r\n") }
+	}
+	streams := func(stream, connection uint32) func(*testing.T, *talk) {
+		return func(t *testing.T, k *talk) {
+			k.send(http2.ClientPreface)
+			f := http2.NewFramer(k, k)
+			f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: stream})
+			f.WriteSettingsAck()
+			if connection > 0 {
+				f.WriteWindowUpdate(0, connection)
+			}
+			f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, EndStream: true, BlockFragment: encode([][2]string{
+				{":method", "GET"}, {":scheme", "http"}, {":path", "/length"}, {":authority", "shop.example"}})})
+		}
+	}
+	for name, test := range map[string]struct {
+		tls  bool
+		hold func(*testing.T, *talk)
+	}{
+		"spliced":                         {false, asks("/length")},
+		"in pieces":                       {false, asks("/chunked")},
+		"over TLS":                        {true, asks("/length")},
+		"a stream without window":         {false, streams(0, 1<<30)},
+		"an HTTP/2 connection, not read":  {false, streams(1<<30, 1<<30)},
+		"an HTTP/2 connection, no window": {false, streams(1<<30, 0)},
+		"a body by crumbs": {false, func(t *testing.T, k *talk) {
+			k.send("POST /crumbs HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 1000\r\n\r\n")
+			crumbs(t, func() error {
+				time.Sleep(time.Second)
+				_, err := k.Write([]byte("x"))
+				return err
+			})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := plain(address)
+			edit := func(o *Options) { o.MaxInFlight, o.BodyGrace, o.StreamTimeout = most, 20*time.Second, patience }
+			var pool *x509.CertPool
+			if test.tls {
+				pool = secure(t, cfg, "shop.example")
+			}
+			s, quiet := serve(t, cfg, edit), serve(t, cfg, edit)
+			from := func(s *testServer, i int) *talk {
+				k := talkFrom(t, fmt.Sprintf("127.0.0.%d", i), s.addr())
+				if test.tls {
+					c := tls.Client(k.Conn, &tls.Config{RootCAs: pool, ServerName: "shop.example"})
+					k.Conn, k.r = c, bufio.NewReader(c)
+				}
+				return k
+			}
+			for i := range most {
+				test.hold(t, from(s, 2+i))
+				test.hold(t, from(quiet, 2+i))
+			}
+			until(t, "not all places are taken", func() bool { return s.load().InFlight == most && quiet.load().InFlight == most })
+			other := from(s, 9)
+			refused := 0
+			until(t, "another client is not answered", func() bool {
+				time.Sleep(50 * time.Millisecond)
+				status, _ := other.get("/")
+				if status == 503 {
+					refused++
+				}
+				return status == 200
+			})
+			if refused == 0 {
+				t.Error("there was room from the beginning")
+			}
+			if n := s.failures(telemetry.ClientTimeout); n == 0 {
+				t.Errorf("nobody was too slow: %v", reasonsOf(s))
+			}
+			if l := quiet.load(); l.InFlight != most {
+				t.Errorf("where nobody lacks a place, %d of %d are left: %v", l.InFlight, most, reasonsOf(quiet))
+			}
+		})
 	}
 }
 
