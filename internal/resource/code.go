@@ -58,6 +58,7 @@ const (
 	CodeMisspeltField  = "WR116"
 	CodeStrict         = "WR117"
 	CodeStar           = "WR118"
+	CodeOtherVersion   = "WR119"
 
 	CodeInvalid   = "WR201"
 	CodeRequired  = "WR202"
@@ -138,7 +139,7 @@ var codes = []Code{
 		"A document's kind or group is unknown but close to a known one, so it is probably misspelt. The document is left out.",
 		"Write the kind and the apiVersion that the message names."},
 	{CodeMisspeltField, Error, "field misspelt",
-		"An object has an unknown field with a name close to a known one. The field has no effect; kubectl rejects the object.",
+		"An object has an unknown field with a name close to a known one. The field has no effect; kubectl rejects the object. Weir does so too with Rollouts and with objects of SMI, which may mean more without the field: such an object is left out, or stays as it last was valid.",
 		"Write the field that the message names."},
 
 	{CodeStrict, Error, "unknown field in access control",
@@ -147,6 +148,9 @@ var codes = []Code{
 	{CodeStar, Warning, "asterisk without quotes",
 		"A value is *, without quotes, which YAML takes for the name of an anchor. The document is no YAML, and other programs reject it. Weir reads the text \"*\".",
 		"Write \"*\"."},
+	{CodeOtherVersion, Error, "field of another version",
+		"An object of SMI has a field that its version lacks and another one has. Without it the object means more: a split without matches is of all requests. " + leftOut,
+		"Write the apiVersion that the message names, and the other fields as that version has them."},
 
 	{CodeInvalid, Error, "invalid value",
 		"A value violates the API's schema: a range, a pattern, a length. " + leftOut,

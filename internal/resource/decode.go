@@ -110,7 +110,7 @@ func (d *document) add(value any, l *locator) {
 		return
 	}
 	k := d.kinds.Find(group, kindName)
-	if like := d.kinds.misspelt(group, kindName); k == nil && like != nil {
+	if like := d.kinds.misspelt(group, version, kindName); k == nil && like != nil {
 		d.misspell(l, u, group, version, kindName, like)
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -180,6 +181,38 @@ func TestDirKeepsTheLastGoodVersionOfAFileThatIsBroken(t *testing.T) {
 	set = next("mended", serves("a=mended.example b=b.example c=c2.example"))
 	if len(set.Findings) > 0 {
 		t.Errorf("got %v", set.Findings)
+	}
+}
+
+// A misspelt field, or one of another version, makes a split of some requests one of all.
+func TestDirKeepsTheLastGoodVersionOfASplitWithAnUnknownField(t *testing.T) {
+	split := func(version, matches string) string {
+		return "apiVersion: split.smi-spec.io/" + version + "\nkind: TrafficSplit\nmetadata: {name: s}\nspec: {service: root, backends: [{service: a, weight: 1}]" + matches + "}\n"
+	}
+	group := func(version, field string) string {
+		return "apiVersion: specs.smi-spec.io/" + version + "\nkind: HTTPRouteGroup\nmetadata: {name: g}\nspec: {matches: [{name: m, " + field + "}]}\n"
+	}
+	good, ref := group("v1alpha4", "headers: [{x: z}]"), ", matches: [{kind: HTTPRouteGroup, name: g}]"
+	for _, test := range [][2]string{
+		{"WR110 WR116", split("v1alpha4", strings.Replace(ref, "matches", "match", 1)) + "---\n" + good},
+		{"WR110 WR119", split("v1alpha1", ref) + "---\n" + good},
+		{"WR110 WR116", split("v1alpha4", ref) + "---\n" + group("v1alpha4", "header: [{x: z}]")},
+		{"WR110 WR119", split("v1alpha4", ref) + "---\n" + "apiVersion: specs.smi-spec.io/v1alpha1\nkind: HTTPRouteGroup\nmetadata: {name: g}\nmatches: [{name: m, headers: [{x: z}]}]\n"},
+	} {
+		dir := t.TempDir()
+		write(t, dir, "a.yaml", split("v1alpha4", ref)+"---\n"+good)
+		next := follow(t, NewDir(everything, []string{dir}, nil))
+		is := func(s *Set) bool {
+			return len(s.TrafficSplits) == 1 && len(s.TrafficSplits[0].Spec.Matches) == 1 && len(s.HTTPRouteGroups) == 1 && len(s.HTTPRouteGroups[0].Spec.Matches[0].Headers) == 1
+		}
+		next("start", is)
+		want, text := test[0], test[1]
+		replace(t, dir, "a.yaml", text)
+		set := next("with an unknown field", func(s *Set) bool { return len(s.Findings) > 0 })
+		got := strings.Fields(found(set))
+		if slices.Sort(got); !is(set) || strings.Join(got, " ") != want {
+			t.Errorf("%s: splits %v, groups %v, %v", text, set.TrafficSplits, set.HTTPRouteGroups, set.Findings)
+		}
 	}
 }
 

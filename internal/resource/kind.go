@@ -297,25 +297,26 @@ func (all Kinds) siblings(apiVersion string) string {
 }
 
 // misspelt returns the kind that an unknown one was most likely meant to be, or nil. It is a kind of the same group
-// with a similar name, or of the same name with a similar group.
-func (all Kinds) misspelt(group, name string) *Kind {
-	var names []string
-	known := false
+// with a similar name, or of the same name with a similar group. Kubernetes itself has no version without a group but v1:
+// any other is that of an object written without its group, as in the first SMI specification.
+func (all Kinds) misspelt(group, version, name string) *Kind {
+	var like Kinds
+	known, groupless := false, group == "" && version != "v1"
 	for _, k := range all {
 		known = known || slices.Contains(k.Unlike, name)
 		switch {
-		case k.Group == group:
-			names = append(names, k.Name)
+		case k.Group == group || groupless && k.Custom() && k.Name != name:
+			like = append(like, k)
 		case k.Name == name && k.Group != "" && (distance(group, k.Group) <= 3 || group == "" || !k.Common):
 			return k
 		}
 	}
-	if known || len(names) == 0 {
+	if known {
 		return nil
 	}
-	for _, n := range names {
-		if distance(strings.ToLower(name), strings.ToLower(n)) <= min(2, len(n)/4) {
-			return all.Find(group, n)
+	for _, k := range like {
+		if distance(strings.ToLower(name), strings.ToLower(k.Name)) <= min(2, len(k.Name)/4) {
+			return k
 		}
 	}
 	return nil

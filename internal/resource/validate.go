@@ -49,8 +49,9 @@ func admit(k *Kind, version string, u map[string]any) (findings []Finding, ok bo
 		if i > maxFindings {
 			break // bounded adds a finding that there are more
 		}
-		findings = append(findings, unknownField(k, path, schemaFields(s.structural, path)))
+		findings = append(findings, unknownInVersion(k, version, path))
 	}
+	misspelt := k.Bundled && slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity == Error })
 	pruneNulls(u, s.structural)
 	metadata, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta)
 	if err != nil {
@@ -62,7 +63,7 @@ func admit(k *Kind, version string, u map[string]any) (findings []Finding, ok bo
 	delete(u, "status") // as on create, for kinds with a status subresource
 
 	errs := s.validate(u, meta, !k.Cluster)
-	valid := len(errs) == 0
+	valid := len(errs) == 0 && !misspelt
 	findings = slices.DeleteFunc(findings, func(f Finding) bool { // the schema's finding is sufficient for a share that is not a number of its type
 		return f.Severity == Error && f.Meant == "" && slices.ContainsFunc(errs, func(e Finding) bool { return e.Ref.Field == f.Ref.Field })
 	})
@@ -163,6 +164,28 @@ func schemaCode(t field.ErrorType) string {
 		return CodeTooMany
 	}
 	return CodeInvalid
+}
+
+// unknownInVersion is unknownField for an object of a version. It also tells of a field that another version has.
+func unknownInVersion(k *Kind, version, path string) Finding {
+	f := unknownField(k, path, schemaFields(schemaOf(k, version).structural, path))
+	switch {
+	case !k.Bundled:
+		return f
+	case f.Code == CodeMisspeltField:
+		f.Message = strings.Replace(f.Message, ", it has no effect", "", 1)
+		return f
+	}
+	name := lastName(path)
+	for _, other := range k.Versions {
+		if other == version || !slices.Contains(schemaFields(schemaOf(k, other).structural, path), name) {
+			continue
+		}
+		f = finding(CodeOtherVersion, path, fmt.Sprintf("%s of version %s has no such field, %s has%s", k.Name, version, other, k.effect(path, name)))
+		f.Fix = "write apiVersion: " + k.APIVersion(other)
+		return f
+	}
+	return f
 }
 
 // unknownField reports a field that nothing reads; candidates are the fields there are at that place, and those one

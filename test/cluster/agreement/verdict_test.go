@@ -167,7 +167,8 @@ func offline(t *testing.T, d document, to target) (v verdict, mirrors []resource
 			f.Message, v.bounded = message, true
 		}
 		switch f.Code {
-		case resource.CodeUnknownField, resource.CodeMisspeltField:
+		case resource.CodeUnknownField, resource.CodeMisspeltField, resource.CodeOtherVersion:
+			own = own || f.Severity == resource.Error // an API server takes it unless it is asked for strictness, Weir may not
 			v.unknown = append(v.unknown, f.Ref.Field)
 			if f.Server != "" { // what follows from it is not told twice
 				v.errors = append(v.errors, strings.Split(f.Server, "\n")...)
