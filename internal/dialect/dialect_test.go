@@ -50,6 +50,11 @@ func TestDescriptorsAgreeWithTheDefinitions(t *testing.T) {
 				t.Errorf("%s: %s is read, and the definition has %q", k.Resource(), v, versions)
 			}
 		}
+		for _, v := range d.Spec.Versions {
+			if instead := k.Instead[v.Name]; v.Served == (instead != "") || instead != "" && (!slices.Contains(k.Versions, instead) || k.Instead[instead] != "") {
+				t.Errorf("%s: %s is served: %t, and %q is written in place of it", k.Resource(), v.Name, v.Served, instead)
+			}
+		}
 		if k.Status != nil && !status {
 			t.Errorf("%s: a status is written, and the definition has none", k.Resource())
 		}

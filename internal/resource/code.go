@@ -40,25 +40,26 @@ func LookupCode(id string) (Code, bool) {
 
 // The codes of this package's findings.
 const (
-	CodeUnreadable     = "WR101"
-	CodeSyntax         = "WR102"
-	CodeNoObject       = "WR103"
-	CodeVersion        = "WR104"
-	CodeUnknownKind    = "WR105"
-	CodeDuplicate      = "WR106"
-	CodeDuplicateField = "WR107"
-	CodeUnknownField   = "WR108"
-	CodeEmptyPath      = "WR109"
-	CodeLastGood       = "WR110"
-	CodeNoGroup        = "WR111"
-	CodeRefused        = "WR112"
-	CodeUnread         = "WR113"
-	CodeMatchesEarly   = "WR114"
-	CodeMisspelt       = "WR115"
-	CodeMisspeltField  = "WR116"
-	CodeStrict         = "WR117"
-	CodeStar           = "WR118"
-	CodeOtherVersion   = "WR119"
+	CodeUnreadable      = "WR101"
+	CodeSyntax          = "WR102"
+	CodeNoObject        = "WR103"
+	CodeVersion         = "WR104"
+	CodeUnknownKind     = "WR105"
+	CodeDuplicate       = "WR106"
+	CodeDuplicateField  = "WR107"
+	CodeUnknownField    = "WR108"
+	CodeEmptyPath       = "WR109"
+	CodeLastGood        = "WR110"
+	CodeNoGroup         = "WR111"
+	CodeRefused         = "WR112"
+	CodeUnread          = "WR113"
+	CodeMatchesEarly    = "WR114"
+	CodeMisspelt        = "WR115"
+	CodeMisspeltField   = "WR116"
+	CodeStrict          = "WR117"
+	CodeStar            = "WR118"
+	CodeOtherVersion    = "WR119"
+	CodeUnservedVersion = "WR120"
 
 	CodeInvalid   = "WR201"
 	CodeRequired  = "WR202"
@@ -151,6 +152,9 @@ var codes = []Code{
 	{CodeOtherVersion, Error, "field of another version",
 		"An object of SMI has a field that its version lacks and another one has. Without it the object means more: a split without matches is of all requests. " + leftOut,
 		"Write the apiVersion that the message names, and the other fields as that version has them."},
+	{CodeUnservedVersion, Warning, "version not served",
+		"An object is of a version that the first SMI specification has and no API server serves. Weir reads it from files.",
+		"Write the apiVersion that the message names."},
 
 	{CodeInvalid, Error, "invalid value",
 		"A value violates the API's schema: a range, a pattern, a length. " + leftOut,

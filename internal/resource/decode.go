@@ -85,7 +85,7 @@ func (d *document) add(value any, l *locator) {
 		return
 	}
 	whole, completed := d.complete(apiVersion, kindName, u)
-	written := apiVersion
+	written, writtenKind := apiVersion, kindName
 	if completed != nil {
 		apiVersion, kindName = whole, completed.Name
 	}
@@ -123,7 +123,16 @@ func (d *document) add(value any, l *locator) {
 	if completed != nil {
 		note := finding(CodeNoGroup, "apiVersion",
 			fmt.Sprintf("%q is no full apiVersion: the object is read as %s of %s, but an API server rejects it", written, k.Name, apiVersion))
-		note.Fix = "write apiVersion: " + apiVersion
+		note.Fix = "write apiVersion: " + k.APIVersion(k.instead(version))
+		if writtenKind != k.Name {
+			note.Fix += " and kind: " + k.Name
+		}
+		d.addObject(k, version, u, l, note)
+		return
+	}
+	if served := k.instead(version); served != version {
+		note := finding(CodeUnservedVersion, "apiVersion", fmt.Sprintf("no API server serves %s of %s: it is read from files alone", apiVersion, k.Name))
+		note.Fix = "write apiVersion: " + k.APIVersion(served) + ", which has the same fields"
 		d.addObject(k, version, u, l, note)
 		return
 	}

@@ -24,6 +24,8 @@ type Kind struct {
 	Cluster bool
 	// Versions are the versions that Weir reads. The first is the version of the Go type, and the preferred one.
 	Versions []string
+	// Instead has the versions among them that no API server serves, and for each one that is served and has the same form.
+	Instead map[string]string
 	// Definition is the custom resource definition; the zero value is for kinds of Kubernetes itself.
 	Definition Definition
 	// Decoder makes the typed objects. Objects is their place in a Set; nil means that they have none.
@@ -183,6 +185,14 @@ func (k *Kind) APIVersion(version string) string {
 		return version
 	}
 	return k.Group + "/" + version
+}
+
+// instead returns a version that an API server serves, of the same form.
+func (k *Kind) instead(version string) string {
+	if served := k.Instead[version]; served != "" {
+		return served
+	}
+	return version
 }
 
 // versionList formats the versions for messages: "group/v1 or group/v1beta1".

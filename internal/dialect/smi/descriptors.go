@@ -14,7 +14,7 @@ func Kinds() resource.Kinds { return kinds[:len(kinds):len(kinds)] }
 var kinds = resource.Kinds{
 	kind(&resource.Kind{
 		Group: split.Group, Name: "TrafficSplit", Plural: "trafficsplits", Versions: split.Versions,
-		Decoder: resource.Versioned(split.Decode, earlyMatches), Complete: completeSplit,
+		Decoder: resource.Versioned(split.Decode, earlyMatches), Complete: completeSplit, Instead: map[string]string{split.Draft: "v1alpha1"},
 		Objects: resource.ListIn(func(s *resource.Set) *[]*split.TrafficSplit { return &s.TrafficSplits }),
 		Status:  &resource.StatusForm{Types: []string{"Accepted", "ResolvedRefs", "PortsMatched", "Conflicted"}, Conditions: true, Generation: true},
 		Table:   "TRAFFICSPLIT", Columns: resource.Columns("ROOT", "LEAVES", "MATCHES", "ACCEPTED", "RESOLVED"),

@@ -173,6 +173,8 @@ func offline(t *testing.T, d document, to target) (v verdict, mirrors []resource
 			if f.Server != "" { // what follows from it is not told twice
 				v.errors = append(v.errors, strings.Split(f.Server, "\n")...)
 			}
+		case resource.CodeUnservedVersion:
+			// The corpus is judged by versions that are served.
 		case resource.CodeDuplicateField:
 			v.duplicates = true
 		case resource.CodeUnchecked:
