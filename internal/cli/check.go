@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/control"
 	"github.com/weirmesh/weir/internal/dialect"
+	"github.com/weirmesh/weir/internal/dialect/tlsconfig"
 	"github.com/weirmesh/weir/internal/finding"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/inject"
@@ -32,6 +33,7 @@ func translation(s streams, cmd *cobra.Command) *control.Options {
 	flags.ExclusiveHostnames(cmd.Flags(), &o.ExclusiveHostnames)
 	flags.AccessDeny(cmd.Flags(), &o.Deny)
 	flags.TrustDomain(cmd.Flags(), &o.TrustDomain)
+	cmd.Flags().Var(tlsconfig.NewFlag(&o.SubjectNames), tlsconfig.FlagName, tlsconfig.FlagUsage)
 	cmd.Flags().Var(flags.NewNetworks(&o.TrustedProxies), "trusted-proxies", "`networks` (addresses or CIDRs, by comma) of proxies in front, which are believed who "+
 		"their client is (X-Forwarded-For and the like), for Gateways without the annotation weirmesh.github.io/trusted-proxies")
 	return o

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirmesh/weir/internal/dialect/access"
+	"github.com/weirmesh/weir/internal/dialect/tlsconfig"
 	"github.com/weirmesh/weir/internal/flags"
 	"github.com/weirmesh/weir/internal/identity/claim"
 	"github.com/weirmesh/weir/internal/identity/folder"
@@ -24,7 +25,8 @@ func newIdentity(s streams) *cobra.Command {
 		Short: "Make a trust domain in a folder, with certificates of pods, for trying things out",
 		Long: `Identity keeps a trust domain in a folder: an authority, made at the first call,
 and for each pod in the files a certificate with its key, by which it proves its
-SPIFFE ID, its name and what runs it. "weir run --as NAMESPACE/POD --identity
+SPIFFE ID, its name and what runs it. It has the names of the pod's Services,
+and those that TLSConfigs give it. "weir run --as NAMESPACE/POD --identity
 FOLDER" serves with it; "curl --cert FOLDER/NAMESPACE/POD.pem" calls with it.
 Another call renews all certificates: running processes use them at once. What
 runs pods and has none in the files (a Deployment, say) gets one as if it were
@@ -46,6 +48,7 @@ issues identities itself, and their keys never leave the pods.`,
 	f.StringVar(&o.domain, "trust-domain", "", "`name` of the trust domain (default: the one that is there, or "+access.DefaultTrustDomain+")")
 	f.DurationVar(&o.life, "life", 24*time.Hour, "how long the certificates are good")
 	f.StringArrayVar(&o.nodes, "node", nil, "`name` of a node that gets a certificate, too; may be repeated")
+	f.Var(tlsconfig.NewFlag(&o.grants), tlsconfig.FlagName, tlsconfig.FlagUsage)
 	output := outputFlag(cmd, "text", "json")
 	cmd.RunE = func(_ *cobra.Command, args []string) error { return o.run(s, args[0], args[1:], output.Value) }
 	return cmd
@@ -55,6 +58,7 @@ type identityOptions struct {
 	domain string
 	life   time.Duration
 	nodes  []string
+	grants []tlsconfig.Grant
 }
 
 // issued is a certificate that was made.
@@ -80,12 +84,19 @@ func (o *identityOptions) run(s streams, path string, paths []string, output str
 		if err != nil {
 			return &exitError{exitUsage, err}
 		}
+		configs := tlsconfig.NewIndex(set, o.grants)
 		for _, p := range workload.Of(set) {
-			file, id, err := f.Pod(podOf(set, &p), o.life, now)
+			file, id, err := f.Pod(podOf(set, configs, &p), o.life, now)
 			if err != nil {
 				return fmt.Errorf("%s %s/%s: %w", p.Kind, p.Namespace, p.Name, err)
 			}
 			all = append(all, issued{p.Kind + " " + p.Namespace + "/" + p.Name, id.String(), file, now.Add(o.life).UTC().Truncate(time.Second)})
+		}
+		_, _, found := tlsconfig.Translate(set, tlsconfig.Options{Grants: o.grants})
+		for _, p := range found {
+			if p.Severity == resource.Error { // names that certificates lack
+				fmt.Fprintln(s.err, p)
+			}
 		}
 		if len(all) == 0 {
 			return fmt.Errorf("%s: there are no pods, and nothing that runs any", strings.Join(paths, ", "))
@@ -113,9 +124,9 @@ func (o *identityOptions) run(s streams, path string, paths []string, output str
 	return nil
 }
 
-// podOf is who gets a certificate, with the names of the Services that lead to it, by which clients that know no SPIFFE
-// may check it.
-func podOf(set *resource.Set, p *workload.Pods) folder.Pod {
+// podOf is who gets a certificate, with the names of the Services that lead to it and those of the TLSConfigs that select it,
+// by which clients that know no SPIFFE may check it.
+func podOf(set *resource.Set, configs *tlsconfig.Index, p *workload.Pods) folder.Pod {
 	out := folder.Pod{Namespace: p.Namespace, Name: p.Name, Account: p.Account}
 	for _, o := range p.Owners {
 		out.Owners = append(out.Owners, claim.Owner{Kind: o.Kind, Name: o.Name})
@@ -125,6 +136,8 @@ func podOf(set *resource.Set, p *workload.Pods) folder.Pod {
 			out.DNSNames = append(out.DNSNames, s.Name+"."+s.Namespace+".svc", s.Name+"."+s.Namespace)
 		}
 	}
+	out.DNSNames = append(out.DNSNames, configs.Of(p.Namespace, p.PodLabels).Names...)
 	slices.Sort(out.DNSNames)
+	out.DNSNames = slices.Compact(out.DNSNames)
 	return out
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -130,7 +131,8 @@ func (l *look) again(ctx context.Context, i *input) (err error) {
 	if options.TrustDomain = i.options.TrustDomain; options.TrustDomain == spiffe.DefaultTrustDomain {
 		options.TrustDomain = cmp.Or(settings.TrustDomain, options.TrustDomain)
 	}
-	options.SubjectNames, _ = tlsconfig.ParseGrants(settings.SubjectNames) // the controller would not have started with others
+	granted, _ := tlsconfig.ParseGrants(settings.SubjectNames) // the controller would not have started with others
+	options.SubjectNames = slices.Concat(i.options.SubjectNames, granted)
 	options.Excluded = inject.ExcludedNamespaces(scope.Own)
 	l.trustDomain = options.TrustDomain
 	l.Result, err = options.Translate(l.set)

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
@@ -321,6 +322,69 @@ func TestMistakesOfSidecarFlags(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(r.stdout), &out); err != nil || out.TrustDomain != "cluster.local" || len(out.Certificates) != 1 || out.Certificates[0].ID != "spiffe://cluster.local/node/n1" {
 		t.Errorf("%s %v", r.stdout, err)
+	}
+}
+
+// A TLSConfig in the form of the first SMI specification gives certificates of a folder its names, as in a cluster.
+func TestIdentitiesHaveTheNamesOfTLSConfigs(t *testing.T) {
+	dir, trust := t.TempDir(), filepath.Join(t.TempDir(), "trust")
+	text := `apiVersion: v1beta1
+kind: TLSConfig
+name: my-tls-config
+spec:
+  subjectNames: [foo, bar]
+  selector: {matchLabels: {app: foo}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: foo}
+spec: {selector: {app: foo}, ports: [{port: 80}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: foo}
+spec: {selector: {matchLabels: {app: foo}}, template: {metadata: {labels: {app: foo}}, spec: {containers: [{name: c, image: i}]}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: other}
+spec: {selector: {matchLabels: {app: other}}, template: {metadata: {labels: {app: other}}, spec: {containers: [{name: c, image: i}]}}}
+`
+	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	names := func(pod string) string {
+		t.Helper()
+		all, err := os.ReadFile(filepath.Join(trust, "default", pod+".pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for block, rest := pem.Decode(all); block != nil; block, rest = pem.Decode(rest) {
+			if block.Type == "CERTIFICATE" {
+				c, err := x509.ParseCertificate(block.Bytes)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return strings.Join(c.DNSNames, " ")
+			}
+		}
+		return "no certificate"
+	}
+	r := weir("", "identity", trust, dir)
+	r.want(t, 0, "spiffe://cluster.local/ns/default/sa/default")
+	if !strings.Contains(r.err, `"bar" is not signed`) || names("foo") != "foo foo.default foo.default.svc" || names("other") != "" {
+		t.Errorf("%q, foo has %q, other %q", r.err, names("foo"), names("other"))
+	}
+	granted := []string{"--mesh-subject-names", "default=bar"}
+	if r := weir("", append([]string{"identity", trust, dir}, granted...)...); r.code != 0 || r.err != "" || names("foo") != "bar foo foo.default foo.default.svc" {
+		t.Errorf("%d %q, foo has %q", r.code, r.err, names("foo"))
+	}
+	weir("", "check", "--target", "files", dir).want(t, 1, "WR1301", "--mesh-subject-names default=bar")
+	if r := weir("", append([]string{"check", "--target", "files", dir}, granted...)...); strings.Contains(r.stdout, "WR1301") {
+		t.Error(r.stdout)
+	}
+	if r := weir("", "identity", trust, dir, "--mesh-subject-names", "bar"); r.code != 2 || !strings.Contains(r.err, "write NAMESPACE=NAME") {
+		t.Errorf("%d %s", r.code, r.err)
 	}
 }
 

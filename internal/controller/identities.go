@@ -26,24 +26,20 @@ import (
 type meshFlags struct {
 	on        bool
 	authority string
-	names     []string
-	grants    []tlsconfig.Grant // of names
-	sidecars  *inject.Settings  // what flags set of them
+	grants    []tlsconfig.Grant
+	sidecars  *inject.Settings // what flags set of them
 }
 
 func (m *meshFlags) flags(f *pflag.FlagSet) {
 	f.BoolVar(&m.on, "mesh", false, "put sidecars into pods whose namespaces or labels ask for it, sign their identities, and give them their configurations, at the feed's address")
 	f.StringVar(&m.authority, "mesh-authority-secret", "", "`name` of a Secret in --namespace whose authority signs them, with tls.crt, tls.key and ca.crt as cert-manager writes it; without one, the controller makes an authority")
-	f.StringSliceVar(&m.names, "mesh-subject-names", nil, "`namespace=name,...` of DNS names that TLSConfigs of a namespace may give its pods' certificates beside those of its Services; *.name allows all names under it")
+	f.Var(tlsconfig.NewFlag(&m.grants), tlsconfig.FlagName, tlsconfig.FlagUsage)
 	m.sidecars = inject.NewSettings()
 	m.sidecars.Secret = func() string { return strings.ToLower(rand.Text()) }
 	m.sidecars.Flags(f)
 }
 
-func (m *meshFlags) check() (err error) {
-	if m.grants, err = tlsconfig.ParseGrants(m.names); err != nil {
-		return flags.Errorf("--mesh-subject-names: %w", err)
-	}
+func (m *meshFlags) check() error {
 	if m.authority == "" {
 		return nil
 	}

@@ -51,6 +51,37 @@ func ParseGrants(list []string) (all []Grant, err error) {
 	return all, nil
 }
 
+// The flag that lists grants.
+const (
+	FlagName  = "mesh-subject-names"
+	FlagUsage = "`namespace=name,...` of DNS names that TLSConfigs of a namespace may give its pods' certificates beside those of its Services; *.name allows all names under it"
+)
+
+// Flag is a flag that lists grants, by comma.
+type Flag struct {
+	list    *[]Grant
+	written []string
+}
+
+// NewFlag returns a flag that adds to list.
+func NewFlag(list *[]Grant) *Flag { return &Flag{list: list} }
+
+// Type implements pflag.Value.
+func (*Flag) Type() string { return "names" }
+
+// String implements pflag.Value.
+func (f *Flag) String() string { return strings.Join(f.written, ",") }
+
+// Set implements pflag.Value.
+func (f *Flag) Set(text string) (err error) {
+	all := append(slices.Clone(f.written), strings.Split(text, ",")...)
+	grants, err := ParseGrants(all)
+	if err == nil {
+		f.written, *f.list = all, grants
+	}
+	return err
+}
+
 // allows reports whether a grant has a name.
 func (g Grant) allows(namespace, name string) bool {
 	suffix, under := strings.CutPrefix(g.Name, "*")

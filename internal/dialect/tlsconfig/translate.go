@@ -135,7 +135,7 @@ func (c *config) report(in *within) (resource.Status, []resource.Finding) {
 func (c *config) unsigned(in *within) (out []resource.Finding) {
 	o := c.object
 	for _, r := range c.refused {
-		fix := fmt.Sprintf("name a Service of the namespace, or allow it with --mesh-subject-names %s=%s (the chart's mesh.subjectNames)", o.Namespace, o.Spec.SubjectNames[r.at])
+		fix := fmt.Sprintf("name a Service of the namespace, or allow it with --mesh-subject-names %s=%s (in a cluster the chart's mesh.subjectNames)", o.Namespace, o.Spec.SubjectNames[r.at])
 		code := codeRefused
 		switch {
 		case r.err == errAddress:
