@@ -196,11 +196,15 @@ func (t *translator) statusOfRole(r *role, rules []access.Rule) {
 			t.give(r, r.ref.Namespace, model.Ref{}, nil)
 		}
 	}
-	if !r.cluster {
-		for i := range rules {
-			for j, res := range rules[i].Resources {
-				t.checkResource(r, res, model.FieldAt(model.FieldAt("rules", i)+".resources", j))
+	for i := range rules {
+		for j, res := range rules[i].Resources {
+			namespace := r.ref.Namespace
+			if r.cluster {
+				if namespace = res.Namespace; namespace == "" || namespace == access.Any {
+					continue // it is of each namespace that has it
+				}
 			}
+			t.checkResource(r, namespace, res, model.FieldAt(model.FieldAt("rules", i)+".resources", j))
 		}
 	}
 	if len(r.rules) > 0 && !r.names && len(r.idle) == 0 {
@@ -210,20 +214,20 @@ func (t *translator) statusOfRole(r *role, rules []access.Rule) {
 }
 
 // checkResource reports a resource that does not exist, or that has no pods.
-func (t *translator) checkResource(r *role, res access.Resource, field string) {
+func (t *translator) checkResource(r *role, namespace string, res access.Resource, field string) {
 	if res.Kind == access.AnyKind || res.Name == access.Any {
 		return
 	}
 	kind := string(res.Kind)
-	switch exists, pods := t.exists(kind, r.ref.Namespace, res.Name); {
+	switch exists, pods := t.exists(kind, namespace, res.Name); {
 	case pods:
 	case exists:
 		why := "has no pods"
-		if s := t.set.Service(r.ref.Namespace, res.Name); res.Kind == access.Service && s != nil && len(s.Spec.Selector) == 0 {
+		if s := t.set.Service(namespace, res.Name); res.Kind == access.Service && s != nil && len(s.Spec.Selector) == 0 {
 			why = "has no selector, so it names no pods"
 		}
-		t.add(&r.subject, &r.unresolved, t.nobody(r.ref.Namespace, field, fmt.Sprintf("%s %s/%s %s", kind, r.ref.Namespace, res.Name, why), "correct the name"))
+		t.add(&r.subject, &r.unresolved, t.nobody(namespace, field, fmt.Sprintf("%s %s/%s %s", kind, namespace, res.Name, why), "correct the name"))
 	default:
-		t.add(&r.subject, &r.unresolved, t.absent(codeResourceNotFound, "ResourceNotFound", field, t.set.Kinds().Key(model.Ref{Kind: kind, Namespace: r.ref.Namespace, Name: res.Name}), ""))
+		t.add(&r.subject, &r.unresolved, t.absent(codeResourceNotFound, "ResourceNotFound", field, t.set.Kinds().Key(model.Ref{Kind: kind, Namespace: namespace, Name: res.Name}), ""))
 	}
 }

@@ -41,7 +41,7 @@ func never(re *syntax.Regexp) string {
 		parts = re.Sub
 	}
 	first := true
-	for _, p := range parts {
+	for i, p := range parts {
 		switch p.Op {
 		case syntax.OpBeginText, syntax.OpBeginLine, syntax.OpEmptyMatch:
 			continue
@@ -55,6 +55,15 @@ func never(re *syntax.Regexp) string {
 			case strings.Contains(text, " "):
 				return "a space in a path is %20"
 			}
+			if same := respelt(text); same != text {
+				return fmt.Sprintf("paths are compared in their normal form, as %q", same)
+			}
+			if first {
+				ends := i+1 < len(parts) && (parts[i+1].Op == syntax.OpEndText || parts[i+1].Op == syntax.OpEndLine)
+				if why := notNormal(text, ends); why != "" {
+					return why
+				}
+			}
 			if plain, _ := model.PlainPath(text, nil); plain != text {
 				return fmt.Sprintf("paths are compared with such escapes decoded, as %q", plain)
 			}
@@ -62,6 +71,45 @@ func never(re *syntax.Regexp) string {
 		first = false
 	}
 	return ""
+}
+
+// notNormal says why no path begins with a text, or is it, in the one form in which paths are compared; empty if one may.
+func notNormal(text string, whole bool) string {
+	if !whole { // what follows the last slash may be a part of a segment
+		text = text[:strings.LastIndexByte(text, '/')+1]
+	}
+	normal, err := model.MatchPath(text)
+	switch {
+	case err != nil:
+		return err.Error()
+	case normal != text:
+		return fmt.Sprintf("paths are compared in their normal form, as %q", normal)
+	}
+	return ""
+}
+
+// respelt is a part of a path with its escapes as the normal form has them.
+func respelt(text string) string {
+	var out []byte
+	for i := 0; i < len(text); i++ {
+		b := text[i]
+		if b == '%' && i+2 < len(text) {
+			if escaped, ok := model.Unhex(text[i+1], text[i+2]); ok {
+				if i += 2; model.Unreserved(escaped) {
+					out = append(out, escaped)
+				} else {
+					out = fmt.Appendf(out, "%%%02X", escaped)
+				}
+				continue
+			}
+		}
+		if b != '%' && b != '/' && model.EscapedInPaths(b) {
+			out = fmt.Appendf(out, "%%%02X", b)
+		} else {
+			out = append(out, b)
+		}
+	}
+	return string(out)
 }
 
 // bareDot reports whether a single dot stands for any character right behind a literal: "/v1.2", "/a.txt". One that is
