@@ -9,6 +9,7 @@ package metrics
 import (
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -143,10 +144,11 @@ func NewList(of corev1.ObjectReference, selector *metav1.LabelSelector, items []
 	return TrafficMetricsList{TypeMeta: metav1.TypeMeta{APIVersion: DraftGroup + "/" + Draft, Kind: kindList}, Resource: of, Selector: selector, Items: items}
 }
 
-// Released returns the released form: latencies in milliseconds, and no edge's resource where everybody is meant. t stays
-// as it is.
+// Released returns the released form: latencies in milliseconds, no edge's resource where everybody is meant, and the path
+// of the resource's own object. t stays as it is.
 func (t TrafficMetrics) Released() TrafficMetrics {
 	t.APIVersion = Group + "/" + Version
+	t.SelfLink = link(t.Resource)
 	if t.Edge.Resource == nil || *t.Edge.Resource == (corev1.ObjectReference{}) {
 		t.Edge = Edge{Direction: From}
 	}
@@ -159,6 +161,18 @@ func (t TrafficMetrics) Released() TrafficMetrics {
 	}
 	t.Metrics = metrics
 	return t
+}
+
+// link is where the released form's object of a resource is served.
+func link(of corev1.ObjectReference) string {
+	if of.Kind == "" || of.Name == "" {
+		return ""
+	}
+	within := ""
+	if of.Namespace != "" && of.Kind != "Namespace" {
+		within = "/namespaces/" + of.Namespace
+	}
+	return "/apis/" + Group + "/" + Version + within + "/" + strings.ToLower(of.Kind) + "s/" + of.Name
 }
 
 // Released is that of a list.

@@ -52,7 +52,7 @@ metrics:
 // released is what the released specification's implementation answered about a Deployment.
 const released = `{
   "kind": "TrafficMetrics", "apiVersion": "metrics.smi-spec.io/v1alpha1",
-  "metadata": {"name": "web", "namespace": "emojivoto", "creationTimestamp": "2019-08-24T13:22:52Z"},
+  "metadata": {"name": "web", "namespace": "emojivoto", "selfLink": "/apis/metrics.smi-spec.io/v1alpha1/namespaces/emojivoto/deployments/web", "creationTimestamp": "2019-08-24T13:22:52Z"},
   "timestamp": "2019-08-24T13:22:52Z", "window": "30s",
   "resource": {"kind": "Deployment", "namespace": "emojivoto", "name": "web"},
   "edge": {"direction": "from", "resource": null},
