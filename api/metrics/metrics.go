@@ -148,6 +148,7 @@ func NewList(of corev1.ObjectReference, selector *metav1.LabelSelector, items []
 // of the resource's own object. t stays as it is.
 func (t TrafficMetrics) Released() TrafficMetrics {
 	t.APIVersion = Group + "/" + Version
+	//lint:ignore SA1019 the released form has it
 	t.SelfLink = link(t.Resource)
 	if t.Edge.Resource == nil || *t.Edge.Resource == (corev1.ObjectReference{}) {
 		t.Edge = Edge{Direction: From}

@@ -157,13 +157,14 @@ func (d dist) kustomization(b *build) ([]file, error) {
 	const main = "kustomization.yaml"
 	folder := filepath.Join(d.tree, "deploy", "manifests")
 	var files []file
-	for _, name := range []string{"install.yaml", main, "proxy-image.yaml"} {
+	for _, name := range []string{"install-mesh.yaml", "install-rollouts.yaml", "install.yaml", main, "proxy-image.yaml"} {
 		data, err := os.ReadFile(filepath.Join(folder, name))
 		if err != nil {
 			return nil, err
 		}
 		files = append(files, file{name, 0o644, data})
 	}
+	own := &files[slices.IndexFunc(files, func(f file) bool { return f.name == main })]
 	of := cmp.Or(d.image, "localhost/weir:"+tag(b))
 	proxies, err := proxyImage(of)
 	if err != nil {
@@ -175,7 +176,7 @@ func (d dist) kustomization(b *build) ([]file, error) {
 			return nil, err
 		}
 		before := []byte("\n- name: " + image.entry + "\n  newTag: dev\n")
-		if bytes.Count(files[1].data, before) != 1 {
+		if bytes.Count(own.data, before) != 1 {
 			return nil, fmt.Errorf("%s has no lines %q to set the image in", filepath.Join(folder, main), before)
 		}
 		after := "\n- name: " + image.entry + "\n  newName: " + repository + "\n"
@@ -184,7 +185,7 @@ func (d dist) kustomization(b *build) ([]file, error) {
 		} else {
 			after += fmt.Sprintf("  newTag: %q\n", tag)
 		}
-		files[1].data = bytes.Replace(files[1].data, before, []byte(after), 1)
+		own.data = bytes.Replace(own.data, before, []byte(after), 1)
 	}
 	return files, nil
 }

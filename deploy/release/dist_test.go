@@ -440,8 +440,8 @@ func TestImagesOfTheKustomization(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := "\nimages:\n- name: weir\n" + c.want + "- name: weir-proxy\n" + c.wantProxy + "replacements:\n"
-		if !strings.Contains(string(files[1].data), want) {
-			t.Errorf("%+v:\n%s", c, files[1].data)
+		if main := files[slices.IndexFunc(files, func(f file) bool { return f.name == "kustomization.yaml" })]; !strings.Contains(string(main.data), want) {
+			t.Errorf("%+v:\n%s", c, main.data)
 		}
 	}
 }

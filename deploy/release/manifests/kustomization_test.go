@@ -14,12 +14,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// build runs kustomize on the released folder, with other lines of the entries of images if they are given.
-func build(t *testing.T, images map[string]string) map[string]map[string]any {
+// installs are the files that the kustomization may have as its first resource.
+var installs = []string{"install.yaml", "install-rollouts.yaml", "install-mesh.yaml"}
+
+// build runs kustomize on the released folder with one of installs, and with other lines of the entries of images if they
+// are given.
+func build(t *testing.T, install string, images map[string]string) map[string]map[string]any {
 	t.Helper()
 	const dir = "../../manifests/"
 	files := filesys.MakeFsInMemory()
-	for _, name := range []string{"kustomization.yaml", "install.yaml", "proxy-image.yaml"} {
+	for _, name := range []string{"kustomization.yaml", install, "proxy-image.yaml"} {
 		text, err := os.ReadFile(dir + name)
 		if err != nil {
 			t.Fatal(err)
@@ -27,6 +31,7 @@ func build(t *testing.T, images map[string]string) map[string]map[string]any {
 		for image, lines := range images {
 			text = bytes.Replace(text, []byte("\n- name: "+image+"\n  newTag: dev\n"), []byte("\n- name: "+image+"\n"+lines+"\n"), 1)
 		}
+		text = bytes.Replace(text, []byte("\n- install.yaml\n"), []byte("\n- "+install+"\n"), 1)
 		if err := files.WriteFile("/weir/"+name, text); err != nil {
 			t.Fatal(err)
 		}
@@ -84,21 +89,23 @@ func images(t *testing.T, all map[string]map[string]any) (runs, proxies string, 
 	return container["image"].(string), proxies, variables[i].(map[string]any)
 }
 
-// TestKustomizationIsTheChart builds it with kustomize and compares it with install.yaml, object by object.
+// TestKustomizationIsTheChart builds it with kustomize and compares it with what it installs, object by object.
 func TestKustomizationIsTheChart(t *testing.T) {
-	text, err := os.ReadFile("../../manifests/install.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, have := objects(t, text), build(t, nil)
-	if len(want) < 10 || len(have) != len(want) {
-		t.Errorf("%d objects, not %d", len(have), len(want))
-	}
-	_, _, allowed := images(t, want)
-	allowed["expression"] = `["weir:dev","weir-proxy:dev"]` // these images alone, where the chart knows their repositories
-	for key, o := range want {
-		if !reflect.DeepEqual(have[key], o) {
-			t.Errorf("%s differs:\n%v\nis to be\n%v", key, have[key], o)
+	for _, install := range installs {
+		text, err := os.ReadFile("../../manifests/" + install)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, have := objects(t, text), build(t, install, nil)
+		if len(want) < 10 || len(have) != len(want) {
+			t.Errorf("%s: %d objects, not %d", install, len(have), len(want))
+		}
+		_, _, allowed := images(t, want)
+		allowed["expression"] = `["weir:dev","weir-proxy:dev"]` // these images alone, where the chart knows their repositories
+		for key, o := range want {
+			if !reflect.DeepEqual(have[key], o) {
+				t.Errorf("%s: %s differs:\n%v\nis to be\n%v", install, key, have[key], o)
+			}
 		}
 	}
 }
@@ -115,9 +122,12 @@ func TestKustomizationSetsTheImagesEverywhere(t *testing.T) {
 		// One image for both, as before there were two.
 		{image{"weir:v1", "  newTag: v1"}, image{"weir:v1", "  newName: weir\n  newTag: v1"}},
 	} {
-		runs, proxies, allowed := images(t, build(t, map[string]string{"weir": c.controller.lines, "weir-proxy": c.proxy.lines}))
-		if runs != c.controller.name || proxies != c.proxy.name || allowed["expression"] != `["`+runs+`","`+proxies+`"]` {
-			t.Errorf("%+v: the controller runs %s, proxies %s, which may run %s", c, runs, proxies, allowed["expression"])
+		for _, install := range installs {
+			runs, proxies, allowed := images(t, build(t, install, map[string]string{"weir": c.controller.lines, "weir-proxy": c.proxy.lines}))
+			if runs == c.controller.name && proxies == c.proxy.name && allowed["expression"] == `["`+runs+`","`+proxies+`"]` {
+				continue
+			}
+			t.Errorf("%s, %+v: the controller runs %s, proxies %s, which may run %s", install, c, runs, proxies, allowed["expression"])
 		}
 	}
 }
