@@ -138,7 +138,7 @@ func tellFound(w io.Writer, f *inject.Found, selecting []string) {
 	tell := func(text string) { fmt.Fprintf(w, "weir: %s\n", visible.Text(f.String()+": "+text)) }
 	switch f.Outcome {
 	case inject.Injected:
-		tell("injected")
+		tell("injected" + selected)
 	case inject.OptedOut:
 		tell(fmt.Sprintf("not injected: its label %s is %s", inject.Label, inject.Disabled) + selected)
 	case inject.Excluded:

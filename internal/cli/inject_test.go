@@ -94,6 +94,8 @@ func TestInjectPrintsNothingIfSomethingCannotBeInjected(t *testing.T) {
 func TestInjectTellsWhatTLSConfigsSelectInVain(t *testing.T) {
 	const text = `{apiVersion: v1, kind: Pod, metadata: {name: out, labels: {app: pay, weirmesh.github.io/inject: disabled}}, spec: {containers: [{name: a}]}}
 ---
+{apiVersion: v1, kind: Pod, metadata: {name: in, labels: {app: pay}}, spec: {containers: [{name: a}]}}
+---
 {apiVersion: v1, kind: Pod, metadata: {name: node, labels: {app: pay}}, spec: {hostNetwork: true, containers: [{name: a}]}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: other, labels: {app: web, weirmesh.github.io/inject: disabled}}, spec: {containers: [{name: a}]}}
@@ -108,7 +110,7 @@ func TestInjectTellsWhatTLSConfigsSelectInVain(t *testing.T) {
 	r.want(t, 0, "stderr:weir: Pod out: not injected: its label weirmesh.github.io/inject is disabled; TLSConfig draft selects it\n",
 		"stderr:weir: Pod node: not injected: spec.hostNetwork: the redirect would be that of the node; TLSConfig draft selects it\n",
 		"stderr:weir: Pod other: not injected: its label weirmesh.github.io/inject is disabled\n", "stderr:weir: Pod bank/elsewhere: not injected: its label weirmesh.github.io/inject is disabled\n",
-		"kind: TLSConfig, name: draft, spec:") // as it was
+		"stderr:weir: Pod in: injected; TLSConfig draft selects it\n", "kind: TLSConfig, name: draft, spec:") // as it was
 }
 
 // TestTheContainersRunAsTheyAreInjected has the commands of the two containers read their arguments and variables.

@@ -91,14 +91,18 @@ func (d *document) add(value any, l *locator) {
 	}
 	if apiVersion == "" {
 		const message = "apiVersion is missing or not text"
-		k := d.kinds.named(kindName)
-		if k == nil {
+		named := d.kinds.named(kindName)
+		if len(named) == 0 {
 			d.reject(l, "apiVersion", message, "")
 			return
 		}
 		f := finding(CodeNoObject, "apiVersion", message)
-		f.Fix = "write apiVersion: " + k.APIVersion(k.Versions[0])
-		d.leaveOut(l, k, u, f)
+		var versions []string
+		for _, k := range named {
+			versions = append(versions, k.APIVersion(k.Versions[0]))
+		}
+		f.Fix = "write apiVersion: " + strings.Join(versions, " or ")
+		d.leaveOut(l, named[0], u, f)
 		return
 	}
 	group, version, found := strings.Cut(apiVersion, "/")

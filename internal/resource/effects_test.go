@@ -66,7 +66,11 @@ func TestEffectsAreThoseOfTheLongestPathThatFits(t *testing.T) {
 		{"Gateway", "spec.listeners[0].hostnam", "hostname", ": without hostname the listener takes every host"},
 		{"Service", "spec.ports[0].targetport", "targetPort", ": without targetPort pods are reached on the Service's port"},
 	} {
-		if got := everything.named(c.kind).effect(c.path, c.meant); got != c.want {
+		var k *Kind
+		if named := everything.named(c.kind); len(named) > 0 {
+			k = named[0]
+		}
+		if got := k.effect(c.path, c.meant); got != c.want {
 			t.Errorf("%s %s: %q, want %q", c.kind, c.path, got, c.want)
 		}
 	}

@@ -284,14 +284,9 @@ func (all Kinds) Converted(group, name string) bool {
 	return k != nil && k.Conversion != nil
 }
 
-// named returns the first kind with the name, in any group, or nil.
-func (all Kinds) named(name string) *Kind {
-	for _, k := range all {
-		if k.Name == name {
-			return k
-		}
-	}
-	return nil
+// named returns the kinds with the name, in any group.
+func (all Kinds) named(name string) Kinds {
+	return slices.DeleteFunc(slices.Clone(all), func(k *Kind) bool { return k.Name != name })
 }
 
 // siblings lists the known kinds of an apiVersion's group, or of the same specification. It is empty if there are none.
@@ -311,15 +306,22 @@ func (all Kinds) siblings(apiVersion string) string {
 // any other is that of an object written without its group, as in the first SMI specification.
 func (all Kinds) misspelt(group, version, name string) *Kind {
 	var like Kinds
+	var same *Kind // of the same name
 	known, groupless := false, group == "" && version != "v1"
 	for _, k := range all {
 		known = known || slices.Contains(k.Unlike, name)
 		switch {
 		case k.Group == group || groupless && k.Custom() && k.Name != name:
 			like = append(like, k)
-		case k.Name == name && k.Group != "" && (distance(group, k.Group) <= 3 || group == "" || !k.Common):
+		case k.Name != name || k.Group == "" || distance(group, k.Group) > 3 && group != "" && k.Common:
+		case slices.Contains(k.Versions, version):
 			return k
+		case same == nil:
+			same = k
 		}
+	}
+	if same != nil {
+		return same
 	}
 	if known {
 		return nil

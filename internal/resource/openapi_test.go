@@ -126,7 +126,7 @@ func TestSchemasJudgeAsTheAPIServerDoes(t *testing.T) {
 			u, _ := value.(map[string]any)
 			apiVersion, _ := u["apiVersion"].(string)
 			kindName, _ := u["kind"].(string)
-			k := everything.named(kindName)
+			k := everything.named(kindName)[0]
 			if k == nil || !k.Custom() {
 				continue
 			}

@@ -20,6 +20,7 @@ const (
 	codePatternNever     = "WR1012"
 	codePatternDot       = "WR1013"
 	codePatternOpen      = "WR1014"
+	codeMethod           = "WR1015"
 	codeDestination      = "WR1020"
 	codeNoSources        = "WR1021"
 	codeIdentityNotFound = "WR1022"
@@ -75,6 +76,9 @@ var codes = []resource.Code{
 	{ID: codePatternOpen, Severity: resource.Info, Title: "path expression without an end",
 		Meaning: "Paths are anchored at their start alone. The rule also allows every path that begins like this one.",
 		Fix:     "End the expression with $, unless that is meant."},
+	{ID: codeMethod, Severity: resource.Info, Title: "method that is not registered",
+		Meaning: "A rule of a role allows a method that IANA's registry of HTTP methods does not have, so it was most likely meant to be another one.",
+		Fix:     "Correct the method; ignore this if clients do send it."},
 	{ID: codeDestination, Severity: resource.Error, Title: "destination in another namespace",
 		Meaning: "A TrafficTarget has a destination outside of its own namespace, for which it cannot speak. It has no effect.",
 		Fix:     "Write it in the namespace of the destination."},

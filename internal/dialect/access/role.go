@@ -77,6 +77,12 @@ func (t *translator) rule(r *role, from *access.Rule, field string, budget *mode
 		if p.Methods = from.Methods; p.Methods != nil && len(p.Methods) == 0 {
 			empty("methods", `write "*" for any method`)
 		}
+		for i, method := range p.Methods {
+			if !registered[method] {
+				t.report(r.ref, resource.Problem(codeMethod, "UnknownMethod", model.FieldAt(field+".methods", i),
+					fmt.Sprintf("%q is no registered HTTP method", method), "correct it, unless clients do send it"))
+			}
+		}
 	}
 	if !slices.Contains(from.Paths, access.Any) && from.Paths != nil {
 		p.Paths = []string{}
