@@ -19,11 +19,13 @@ import (
 
 // LeftOut is an object that is not served, and would take the request if it were.
 type LeftOut struct {
-	// Ref is a route, perhaps with a rule, or a Gateway or a ListenerSet. It is zero for an object that could not be
-	// read, which may be of any kind.
+	// Ref is a route, perhaps with a rule, a Gateway, a ListenerSet or a TrafficSplit. It is zero for an object that
+	// could not be read, which may be of any kind.
 	Ref model.Ref `json:"ref,omitzero"`
 	// Match is the rule's match for the request; nil if unknown.
 	Match *model.Match `json:"match,omitempty"`
+	// Root is the Service that a TrafficSplit would split, "namespace/name"; empty if unknown.
+	Root string `json:"root,omitempty"`
 	// Findings are why it is left out, and how to fix it.
 	Findings []resource.Finding `json:"findings"`
 }
@@ -35,7 +37,7 @@ const (
 )
 
 // leftOut finds objects that would take the request if they were valid: routes that go before the winner, if there is
-// one. Without a listener, it finds Gateways.
+// one, and splits of the services that answer. Without a listener, it finds Gateways.
 func (s *Served) leftOut(cfg *model.Config, e *Explanation) {
 	if s.Set == nil || e.asked.refused != nil {
 		return
@@ -45,7 +47,7 @@ func (s *Served) leftOut(cfg *model.Config, e *Explanation) {
 	for _, f := range s.Findings {
 		misnamed := f.Ref.Field == "kind" || f.Ref.Field == "apiVersion" // the kind can only be guessed
 		switch {
-		case f.Ref.Kind != "" && f.Ref.Name != "" && !misnamed:
+		case f.Ref.Kind != "" && f.Ref.Name != "" && (!misnamed || f.Ref.Kind == splitKind):
 			k := resource.Key{Kind: f.Ref.Kind, Namespace: f.Ref.Namespace, Name: f.Ref.Name}
 			whys[k] = append(whys[k], f)
 		case f.Severity == resource.Error:
@@ -59,6 +61,7 @@ func (s *Served) leftOut(cfg *model.Config, e *Explanation) {
 	} else if e.Rule == nil {
 		e.leftConnections(s.Set, whys)
 	}
+	s.leftSplits(e, whys)
 	if !e.Matched() {
 		for _, f := range unread {
 			e.leave(LeftOut{Findings: []resource.Finding{f}})
@@ -223,6 +226,11 @@ type draft map[string]any
 // draftOf returns a Gateway, a ListenerSet or a route as the user wrote it; nil if it is unknown.
 func draftOf(set *resource.Set, k resource.Key) draft {
 	k.Group = gatewayv1.GroupName
+	return written(set, k)
+}
+
+// written returns an object as the user wrote it; nil if it is unknown.
+func written(set *resource.Set, k resource.Key) draft {
 	if d, ok := set.Drafts[k]; ok {
 		return d
 	}

@@ -184,6 +184,8 @@ func (p *printer) leftOut(e *Explanation) {
 		case x.Match != nil:
 			lines = append(lines, fmt.Sprintf("%s %s, which would take the request: %s%s", finding.Object(x.Ref), strings.TrimPrefix(x.Ref.Field, "spec."),
 				matchWords(&routing.Candidate{Hostname: "*", Match: *x.Match}), p.where(x.Ref)))
+		case x.Root != "":
+			lines = append(lines, fmt.Sprintf("%s, which would split %s%s", finding.Object(x.Ref), x.Root, p.where(x.Ref)))
 		default:
 			lines = append(lines, finding.Object(x.Ref)+", which may be meant for this"+p.where(x.Ref))
 		}

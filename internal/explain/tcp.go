@@ -91,5 +91,6 @@ func (p *printer) connection(e *Explanation) {
 		return
 	}
 	p.line("rule", "%s%s", finding.Object(*e.Rule)+" "+e.Rule.Field, p.where(*e.Rule))
+	p.leftOut(e)
 	p.backends(e)
 }
