@@ -58,7 +58,7 @@ names, with the routes of which these are parents.`,
 		cfg := l.Config
 		if *gateway != "" {
 			if cfg, err = l.served().Part(model.Owner(*gateway)); err != nil {
-				return gatewayFault(err)
+				return l.gatewayFault(err)
 			}
 		}
 		if *pod != "" {

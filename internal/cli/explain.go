@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 
@@ -90,7 +91,7 @@ NAME.NAMESPACE, NAME.NAMESPACE.svc), or the address of a pod.`,
 		served := l.served()
 		e, err := served.Explain(request, model.Owner(*gateway))
 		if err != nil {
-			return gatewayFault(err)
+			return l.gatewayFault(err)
 		}
 		if output.Value == "json" {
 			err = writeExplanation(s.out, e, served)
@@ -152,7 +153,7 @@ func gatewayFlag(cmd *cobra.Command) *string {
 }
 
 // gatewayFault says what to do about an *explain.GatewayError, and is any other error as it is.
-func gatewayFault(err error) error {
+func (l *look) gatewayFault(err error) error {
 	var g *explain.GatewayError
 	if !errors.As(err, &g) {
 		return err
@@ -161,11 +162,33 @@ func gatewayFault(err error) error {
 	case explain.NotSeparate:
 		return flags.Errorf("--gateway is for a cluster; files are served as one, on the listeners' ports")
 	case explain.UnknownGateway:
+		if len(g.Gateways) == 0 {
+			return flags.Errorf("--gateway %s: no Gateway is served", g.Gateway)
+		}
 		return &listed{flags.Errorf("--gateway %s: no such Gateway is served; there is", g.Gateway), g.Lines()}
 	case explain.NoGateway:
+		if l.client == nil {
+			return &exitError{exitNoMatch, l.silent()}
+		}
 		return errors.New("the cluster has no Gateway of Weir's with a listener: \"weir status\" tells more")
 	case explain.NoneListens:
 		return &exitError{exitNoMatch, &listed{errors.New("no Gateway listens for this; there is"), g.Lines()}}
 	}
 	return &listed{flags.Errorf("several Gateways may get this; say which by --gateway, or by an address in the URL (the host by -H 'Host: ...')"), g.Lines()}
+}
+
+// silent says that no listener is in manifests for a cluster, and how to ask what is served without one.
+func (l *look) silent() error {
+	text := "nothing in these files listens: they are for a cluster"
+	if l.By != "" {
+		text += ", as " + l.By
+	}
+	text += ", and have no Gateway with a listener"
+	if r := newCheckReport(l.set, l.Findings); r.Errors > 0 {
+		text += fmt.Sprintf(" (\"weir check\" shows %s)", screen.Count(r.Errors, "error"))
+	}
+	return &listed{errors.New(text), []string{
+		"  --target files shows what \"weir run\" would serve",
+		"  --from NAMESPACE/SERVICEACCOUNT shows what a pod of the mesh would get",
+	}}
 }

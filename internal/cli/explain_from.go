@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/weirmesh/weir/internal/curl"
 	"github.com/weirmesh/weir/internal/explain"
@@ -42,6 +43,7 @@ func explainFrom(s streams, l *look, who string, r *curl.Request, format string)
 	if err != nil {
 		return accessFault("--from", err)
 	}
+	a.Notes = append(a.Notes, l.leftSplits(a)...)
 	if format == "json" {
 		out, err := explain.WithOrigins(a, served.Origin)
 		if err != nil {
@@ -58,6 +60,26 @@ func explainFrom(s streams, l *look, who string, r *curl.Request, format string)
 		return &exitError{code: exitNoMatch}
 	}
 	return nil
+}
+
+// leftSplits says which splits of the services that a call goes to are left out.
+func (l *look) leftSplits(a *access.Answer) (notes []string) {
+	var services []string
+	if a.Service != nil {
+		services = append(services, a.Service.Ref.Namespace+"/"+a.Service.Ref.Name)
+	}
+	if a.Route != nil {
+		services = append(services, a.Route.Services()...)
+	}
+	for _, x := range l.served().LeftSplits(services) {
+		f := x.Findings[0]
+		note := finding.Object(x.Ref) + " is left out: " + strings.TrimSpace(f.Code+" "+f.Ref.Field) + ", " + f.Message
+		if at := f.Origin.String(); at != "" {
+			note += "  (" + at + ")"
+		}
+		notes = append(notes, note)
+	}
+	return notes
 }
 
 // accessFault says what is wrong with a name on the command line, and what names there are.

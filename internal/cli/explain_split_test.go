@@ -65,3 +65,18 @@ func TestExplainSaysWhichSplitIsLeftOut(t *testing.T) {
 	weir(db+split, "explain", "--serve", "website", "-", "--", "tcp://127.0.0.1:80").want(t, 0, known, "default/website:80")
 	weir(db+split, "explain", "-", "--", "tcp://127.0.0.1:81").want(t, 3, "!left out")
 }
+
+// TestExplainSaysHowToAskManifestsWithoutAGateway checks that no cluster is blamed for files.
+func TestExplainSaysHowToAskManifestsWithoutAGateway(t *testing.T) {
+	t.Parallel()
+	manifests := strings.ReplaceAll(websites, "spec: {", "spec: {selector: {app: website}, ") + websiteSplit
+	weir(manifests, "explain", "-", "--", "http://website/").want(t, 3,
+		"stderr:nothing in these files listens: they are for a cluster, as Service default/website has a selector and no EndpointSlice, and have no Gateway with a listener",
+		"stderr:--target files", "stderr:--from NAMESPACE/SERVICEACCOUNT", "stderr:!the cluster has", "stderr:!error")
+	weir(manifests, "explain", "--target", "files", "-", "--", "http://website/").want(t, 0, "split by TrafficSplit default/canary")
+	weir(manifests, "explain", "--from", "default/web", "-", "--", "http://website/").want(t, 3, "split by TrafficSplit default/canary", "!left out")
+	weir(manifests, "explain", "--gateway", "a/b", "-", "--", "http://website/").want(t, 2, "stderr:--gateway a/b: no Gateway is served")
+	wrong := strings.Replace(manifests, "weight: 1", "weight: -1", 1)
+	weir(wrong, "explain", "-", "--", "http://website/").want(t, 3, `stderr:"weir check" shows 1 error`)
+	weir(wrong, "explain", "--from", "default/web", "-", "--", "http://website/").want(t, 3, "note: TrafficSplit default/canary is left out: WR201 spec.backends[0].weight, -1 is too small")
+}

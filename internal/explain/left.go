@@ -42,18 +42,7 @@ func (s *Served) leftOut(cfg *model.Config, e *Explanation) {
 	if s.Set == nil || e.asked.refused != nil {
 		return
 	}
-	whys := map[resource.Key][]resource.Finding{}
-	unread := []resource.Finding{}
-	for _, f := range s.Findings {
-		misnamed := f.Ref.Field == "kind" || f.Ref.Field == "apiVersion" // the kind can only be guessed
-		switch {
-		case f.Ref.Kind != "" && f.Ref.Name != "" && (!misnamed || f.Ref.Kind == splitKind):
-			k := resource.Key{Kind: f.Ref.Kind, Namespace: f.Ref.Namespace, Name: f.Ref.Name}
-			whys[k] = append(whys[k], f)
-		case f.Severity == resource.Error:
-			unread = append(unread, f)
-		}
-	}
+	whys, unread := s.whys()
 	if e.Listener == nil {
 		e.leftListeners(s.Set, whys)
 	} else if e.Request.Protocol().Requests() {
@@ -67,6 +56,22 @@ func (s *Served) leftOut(cfg *model.Config, e *Explanation) {
 			e.leave(LeftOut{Findings: []resource.Finding{f}})
 		}
 	}
+}
+
+// whys returns the findings by object, and those about what could not be read.
+func (s *Served) whys() (whys map[resource.Key][]resource.Finding, unread []resource.Finding) {
+	whys = map[resource.Key][]resource.Finding{}
+	for _, f := range s.Findings {
+		misnamed := f.Ref.Field == "kind" || f.Ref.Field == "apiVersion" // the kind can only be guessed
+		switch {
+		case f.Ref.Kind != "" && f.Ref.Name != "" && (!misnamed || f.Ref.Kind == splitKind):
+			k := resource.Key{Kind: f.Ref.Kind, Namespace: f.Ref.Namespace, Name: f.Ref.Name}
+			whys[k] = append(whys[k], f)
+		case f.Severity == resource.Error:
+			unread = append(unread, f)
+		}
+	}
+	return whys, unread
 }
 
 func (e *Explanation) leave(x LeftOut) {

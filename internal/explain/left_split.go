@@ -13,13 +13,26 @@ import (
 
 const splitKind = "TrafficSplit"
 
-// leftSplits finds splits that are not in force and would split the request's service. A split whose root is unknown may
-// mean any Service of its namespace.
+// leftSplits finds splits that are not in force and would split the request's service.
 func (s *Served) leftSplits(e *Explanation, whys map[resource.Key][]resource.Finding) {
-	asked := s.asked(e)
-	if asked == nil {
-		return
+	if asked := s.asked(e); asked != nil {
+		for _, x := range s.splitsOf(asked, whys) {
+			e.leave(x)
+		}
 	}
+}
+
+// LeftSplits returns the splits that are not in force and would split one of the services, each "namespace/name".
+func (s *Served) LeftSplits(services []string) []LeftOut {
+	if s.Set == nil {
+		return nil
+	}
+	whys, _ := s.whys()
+	return s.splitsOf(amongst(services), whys)
+}
+
+// splitsOf finds splits that are not in force. A split whose root is unknown may mean any Service of its namespace.
+func (s *Served) splitsOf(asked func(namespace, name string) bool, whys map[resource.Key][]resource.Finding) (out []LeftOut) {
 	for _, k := range sortedObjects(whys) {
 		inForce := func(x model.Split) bool { return x.Ref.Namespace == k.Namespace && x.Ref.Name == k.Name }
 		if k.Kind != splitKind || slices.ContainsFunc(s.Config.Splits, inForce) {
@@ -33,7 +46,17 @@ func (s *Served) leftSplits(e *Explanation, whys map[resource.Key][]resource.Fin
 		if root != "" {
 			left.Root = k.Namespace + "/" + root
 		}
-		e.leave(left)
+		out = append(out, left)
+	}
+	return out
+}
+
+// amongst returns whether a Service is one of services; an empty name stands for any of the namespace.
+func amongst(services []string) func(namespace, name string) bool {
+	return func(namespace, name string) bool {
+		return slices.ContainsFunc(services, func(of string) bool {
+			return of == namespace+"/"+name || name == "" && strings.HasPrefix(of, namespace+"/")
+		})
 	}
 }
 
@@ -42,12 +65,7 @@ func (s *Served) leftSplits(e *Explanation, whys map[resource.Key][]resource.Fin
 func (s *Served) asked(e *Explanation) func(namespace, name string) bool {
 	switch {
 	case e.Matched():
-		services := e.services()
-		return func(namespace, name string) bool {
-			return slices.ContainsFunc(services, func(of string) bool {
-				return of == namespace+"/"+name || name == "" && strings.HasPrefix(of, namespace+"/")
-			})
-		}
+		return amongst(e.Services())
 	case len(s.Config.Owners()) > 0 || s.ProxyPerGateway:
 		return nil // without a Gateway, roots are served by their host names
 	case e.Request.Protocol().Requests():
@@ -63,8 +81,8 @@ func (s *Served) asked(e *Explanation) func(namespace, name string) bool {
 	}
 }
 
-// services returns the services that answer the request or get copies of it, "namespace/name".
-func (e *Explanation) services() (out []string) {
+// Services returns the services that answer the request or get copies of it, each "namespace/name".
+func (e *Explanation) Services() (out []string) {
 	add := func(service string) {
 		name, _, _ := strings.Cut(service, ":")
 		out = append(out, name)
