@@ -23,6 +23,7 @@ func TestExplainSaysWhichMirrorsAreOff(t *testing.T) {
 	for _, fields := range []string{
 		"backendRef: {name: shop-v2, port: 80}, percent: 0", "backendRef: {name: shop-v2, port: 80}, percent: 150",
 		"backendRef: {name: nowhere, port: 80}", "backendRef: {name: shop-v2, namespace: other, port: 80}",
+		"backendRef: {name: shop-v2, port: 80}, fraction: {denominator: 50}", "backendRef: {name: shop-v2, port: 80}, percent: 1, fraction: {denominator: 0}",
 	} {
 		off += "    - {type: RequestMirror, requestMirror: {" + fields + "}}\n"
 	}
@@ -35,7 +36,9 @@ func TestExplainSaysWhichMirrorsAreOff(t *testing.T) {
 		"            42 %    default/shop-v2:80",
 		"off     spec.rules[0].filters[1]", "WR301  percent 150", "fix: write a percent from 0 to 100",
 		"off     spec.rules[0].filters[2]", "WR530  Service default/nowhere does not exist",
-		"off     spec.rules[0].filters[3]", "WR511", "!filters[4]")
+		"off     spec.rules[0].filters[3]", "WR511",
+		"off     spec.rules[0].filters[4]", "WR303  numerator 100 is above denominator 50", "!WR305",
+		"off     spec.rules[0].filters[5]", "WR302", "!WR304", "!filters[6]")
 	weir("", "explain", "-o", "json", dir, "--", "http://shop.example:8080/").want(t, 0, `"mirrorsOff"`, `"code": "WR530"`)
 }
 

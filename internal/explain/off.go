@@ -23,27 +23,36 @@ func (e *Explanation) mirrorsOff(findings []resource.Finding) {
 		return
 	}
 	rule := e.Decision.Rule.Rule
-	seen := map[string]bool{}
+	works := map[string]bool{}
 	for _, m := range rule.Filters.Mirrors {
-		seen[m.Ref.Field] = true
+		works[m.Ref.Field] = true
 	}
 	for _, b := range rule.Backends {
 		for _, m := range b.Filters.Mirrors {
-			seen[m.Ref.Field] = true
+			works[m.Ref.Field] = true
 		}
 	}
+	whys := map[string][]resource.Finding{}
+	var fields []string
 	for _, f := range findings {
 		r := f.Ref
 		at := strings.Index(r.Field, mirrorField)
 		if r.Kind != rule.Ref.Kind || r.Namespace != rule.Ref.Namespace || r.Name != rule.Ref.Name || at < 0 || !strings.HasPrefix(r.Field, rule.Ref.Field+".") {
 			continue
 		}
-		r.Field = r.Field[:at]
-		if seen[r.Field] {
-			continue // it works, or is listed already
+		field := r.Field[:at]
+		if works[field] {
+			continue
 		}
-		seen[r.Field] = true
-		e.MirrorsOff = append(e.MirrorsOff, OffMirror{Filter: r, Code: f.Code, Reason: f.Message, Fix: f.Fix})
+		if whys[field] == nil {
+			fields = append(fields, field)
+		}
+		whys[field] = append(whys[field], f)
+	}
+	for _, field := range fields {
+		f := gravest(whys[field])[0] // a warning beside an error does not turn the mirror off
+		f.Ref.Field = field
+		e.MirrorsOff = append(e.MirrorsOff, OffMirror{Filter: f.Ref, Code: f.Code, Reason: f.Message, Fix: f.Fix})
 	}
 }
 
