@@ -42,6 +42,17 @@ func TestExplainSaysWhichMirrorsAreOff(t *testing.T) {
 	weir("", "explain", "-o", "json", dir, "--", "http://shop.example:8080/").want(t, 0, `"mirrorsOff"`, `"code": "WR530"`)
 }
 
+// TestExplainSaysThatARedirectIsNotMirrored has the two filters in a rule, and in one of its backends.
+func TestExplainSaysThatARedirectIsNotMirrored(t *testing.T) {
+	t.Parallel()
+	const filters = `filters: [{type: RequestMirror, requestMirror: {backendRef: {name: shop, port: 80}}}, {type: RequestRedirect, requestRedirect: {hostname: new.example}}]`
+	route := strings.SplitAfter(wrongRoute, "rules:\n")[0]
+	weir(gateway+route+"  - "+filters, "explain", "-", "--", "http://shop.example:8080/").want(t, 0,
+		"302 to http://new.example:8080/", "mirrored to off     spec.rules[0].filters[0]", "WR548  the RequestRedirect filter answers the requests")
+	weir(gateway+route+"  - backendRefs: [{name: shop, port: 80, "+filters+"}]", "explain", "-", "--", "http://shop.example:8080/").want(t, 0,
+		"302 to http://new.example:8080/", "mirrored to off     spec.rules[0].backendRefs[0].filters[0]", "WR548  the RequestRedirect filter answers the requests")
+}
+
 // TestDroppedCopiesAreAFinding lets a mirror hang that may have one copy at a time.
 func TestDroppedCopiesAreAFinding(t *testing.T) {
 	t.Parallel()

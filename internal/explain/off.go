@@ -19,7 +19,10 @@ const mirrorField = ".requestMirror"
 
 // mirrorsOff fills in the mirrors of the winning rule that the configuration lacks; findings are why.
 func (e *Explanation) mirrorsOff(findings []resource.Finding) {
-	if e.Explanation == nil || e.Winner == nil || len(e.Backends) == 0 {
+	if e.Explanation == nil || e.Winner == nil {
+		return
+	}
+	if redirected := e.Answer != nil && e.Answer.Location != ""; len(e.Backends) == 0 && !redirected {
 		return
 	}
 	rule := e.Decision.Rule.Rule

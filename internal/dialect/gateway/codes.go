@@ -60,6 +60,7 @@ const (
 	codeShadowed            = "WR541"
 	codeMirrorPrimary       = "WR542"
 	codeMirrorNothing       = "WR543"
+	codeMirrorRedirect      = "WR548"
 	codeRepeatedMatch       = "WR544"
 	codeBackendPolicy       = "WR545"
 	codeBackendRefused      = "WR546"
@@ -233,6 +234,9 @@ var codes = []resource.Code{
 	{ID: codeMirrorNothing, Severity: resource.Warning, Title: "mirror of nothing",
 		Meaning: "The mirror's share is 0, so it copies no request.",
 		Fix:     "Raise percent or fraction.numerator, or remove the filter."},
+	{ID: codeMirrorRedirect, Severity: resource.Warning, Title: "mirror beside a redirect",
+		Meaning: "A rule or a backend has a RequestMirror and a RequestRedirect filter. The redirect answers all its requests, and Weir copies only requests that it forwards. The mirror copies nothing.",
+		Fix:     "Remove one of the two filters."},
 	{ID: codeRepeatedMatch, Severity: resource.Warning, Title: "repeated match ignored",
 		Meaning: "A match names a header or query parameter twice. Only the first counts.",
 		Fix:     "Remove the second."},

@@ -91,6 +91,13 @@ func (t *translator) filters(r *route, field string, written []gatewayv1.HTTPRou
 		out.problems = append(out.problems, resource.Problem(codeFilterClash, "IncompatibleFilters", field+".filters",
 			"RequestRedirect and URLRewrite exclude each other", "keep one of them"))
 	}
+	if out.Redirect != nil {
+		for _, m := range out.Mirrors {
+			t.report(r.ref, resource.Problem(codeMirrorRedirect, "", m.Ref.Field+".requestMirror",
+				"the RequestRedirect filter answers the requests, so none is mirrored", "remove one of the two filters"))
+		}
+		out.Mirrors = nil
+	}
 	return out
 }
 
