@@ -2,8 +2,10 @@ package resource
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -113,7 +115,28 @@ func checkMirror(mirror map[string]any, at string) []Finding {
 		bad = judgePercent(percent)
 	}
 	if bad != nil {
-		findings = append(findings, finding(bad.code, at+bad.Field, bad.Message+": nothing is mirrored here, the rule is served"))
+		findings = append(findings, finding(bad.code, at+bad.Field, bad.Message+inert))
+	}
+	return findings
+}
+
+// inert is what happens to a mirror whose share is out of range.
+const inert = ": nothing is mirrored here, the rule is served"
+
+// shareField finds fields of the share of a mirror.
+var shareField = regexp.MustCompile(`\.requestMirror\.(percent|fraction)\b`)
+
+// withRoute says what findings about the shares of mirrors mean in a route that is left out.
+func withRoute(findings []Finding) []Finding {
+	for i := range findings {
+		f := &findings[i]
+		message, tolerated := strings.CutSuffix(f.Message, inert)
+		switch {
+		case tolerated:
+			f.Message = message + ": nothing would be mirrored"
+		case f.Severity == Error && shareField.MatchString(f.Ref.Field):
+			f.Message += ": the object is left out"
+		}
 	}
 	return findings
 }

@@ -49,6 +49,12 @@ func fieldFinding(code string, err *field.Error, u map[string]any) Finding {
 		plainMetadata(&f, err)
 	case code == CodeRule:
 		f.Message = strings.TrimSuffix(matching.ReplaceAllStringFunc(err.Detail, inWords), ".")
+		for _, r := range ruleFixes {
+			if r.message.MatchString(f.Message) {
+				f.Fix = r.message.ReplaceAllString(f.Message, r.fix)
+				break
+			}
+		}
 	case err.Type == field.ErrorTypeInvalid:
 		plainInvalid(&f, err, valueAt(u, f.Ref.Field))
 	}
@@ -118,6 +124,7 @@ func specific(findings []Finding, u map[string]any) []Finding {
 			if _, list := valueAt(u, f.Ref.Field).([]any); n >= 0 && !list {
 				out[n].Message += "; and " + lowerFirst(f.Message)
 				out[n].Server += "\n" + f.Server
+				out[n].Fix = ruleFix(out[n].Fix, f.Fix)
 				continue
 			}
 		}
@@ -311,6 +318,32 @@ var (
 // matching finds an expression in the message of a rule.
 var matching = regexp.MustCompile(` \(matching (\^.*?\$)\)`)
 
+// ruleFixes are what to do about rules of the API, by their messages.
+var ruleFixes = []struct {
+	message *regexp.Regexp
+	fix     string
+}{
+	{regexp.MustCompile(`^filter\.(\w+) must be specified for \w+ filter\.type$`), "add $1, the settings of the filter"},
+	{regexp.MustCompile(`^filter\.(\w+) must be nil if the filter\.type is not (\w+)$`), writeType + ": $2, or remove $1"},
+	{regexp.MustCompile(`^(\w+) must be specified when (?:type|protocol) is set to '\w+'$`), "add $1"},
+	{regexp.MustCompile(`^(type|protocol) must be '(\w+)' when (\w+) is set$`), "write $1: $2, or remove $3"},
+	{regexp.MustCompile(`^Must have port for Service reference$`), "add port, one of the Service's ports"},
+	{regexp.MustCompile(`^(\w+) filter cannot be repeated$`), "keep one filter $1"},
+	{regexp.MustCompile(`^RequestRedirect filter must not be used together with backendRefs$`), "remove backendRefs, or the filter RequestRedirect"},
+}
+
+const writeType = "write type"
+
+// ruleFix is what to do if two rules about one mapping do not hold. If its type is not the one of its settings, the right
+// type can heal both.
+func ruleFix(a, b string) string {
+	general, _ := LookupCode(CodeRule)
+	if a == lowerFirst(general.Fix) || strings.HasPrefix(b, writeType) {
+		return b
+	}
+	return a
+}
+
 // inWords returns the meaning of an expression, or "".
 func inWords(text string) string {
 	if form, ok := forms[matching.FindStringSubmatch(text)[1]]; ok {
@@ -371,10 +404,37 @@ func plainInvalid(f *Finding, err *field.Error, written any) {
 	case mustItems.MatchString(d):
 		f.Message, f.Fix = "has too few entries", "write at least "+mustItems.FindStringSubmatch(d)[1]
 	case mustForm.MatchString(d):
-		f.Message, f.Fix = short(written)+" is too large", "write a smaller number"
+		plainRange(f, written, mustForm.FindStringSubmatch(d)[2])
 	case d != "":
 		f.Message = fmt.Sprintf("%s is not valid: %s", value, Plain(d))
 	}
+}
+
+// plainRange describes a number that does not fit the format of its field.
+func plainRange(f *Finding, written any, format string) {
+	least, most := int64(math.MinInt32), int64(math.MaxInt32)
+	if format == "int64" {
+		least, most = math.MinInt64, math.MaxInt64
+	}
+	if shareField.MatchString(f.Ref.Field) { // their limits are not in the schema any more
+		switch lastName(f.Ref.Field) {
+		case "percent":
+			least, most = 0, 100
+		case "numerator":
+			least = 0
+		case "denominator":
+			least = 1
+		}
+	}
+	value := short(written)
+	if n, ok := written.(float64); ok {
+		value = strconv.FormatFloat(n, 'f', -1, 64)
+	}
+	if strings.HasPrefix(value, "-") {
+		f.Message, f.Fix = value+" is too small", fmt.Sprintf("write at least %d", least)
+		return
+	}
+	f.Message, f.Fix = value+" is too large", fmt.Sprintf("write at most %d", most)
 }
 
 func atMost(orEqual string) string {

@@ -67,7 +67,11 @@ func admit(k *Kind, version string, u map[string]any) (findings []Finding, ok bo
 	findings = slices.DeleteFunc(findings, func(f Finding) bool { // the schema's finding is sufficient for a share that is not a number of its type
 		return f.Severity == Error && f.Meant == "" && slices.ContainsFunc(errs, func(e Finding) bool { return e.Ref.Field == f.Ref.Field })
 	})
-	return together(findings, specific(errs, u)), valid
+	findings = together(findings, specific(errs, u))
+	if !valid {
+		findings = withRoute(findings)
+	}
+	return findings, valid
 }
 
 // decodeMeta reads the metadata strictly, as apiextensions-apiserver, pkg/apiserver/schema/objectmeta, which cannot be had without the API server's
@@ -103,7 +107,7 @@ func (s *schema) validate(u map[string]any, meta *metav1.ObjectMeta, namespaced 
 	for _, err := range metaErrs {
 		findings = append(findings, fieldFinding(CodeMetadata, err, u))
 	}
-	for _, err := range schemaErrs {
+	for _, err := range formatsLast(schemaErrs) {
 		findings = append(findings, schemaFinding(err, u))
 	}
 	for _, err := range listErrs {
@@ -141,6 +145,18 @@ func blocksRules(errs field.ErrorList) bool {
 
 // formatPath finds the field in the message of a format error, whose path the API server leaves out.
 var formatPath = regexp.MustCompile(`^Checked value must be .* in (\S+)$`)
+
+// formatsLast puts errors about formats last. A number that is too large for the format of its field is also above the
+// field's maximum, if it has one, which is what its writer should know.
+func formatsLast(errs field.ErrorList) field.ErrorList {
+	last := func(err *field.Error) int {
+		if formatPath.MatchString(err.Detail) {
+			return 1
+		}
+		return 0
+	}
+	return slices.SortedStableFunc(slices.Values(errs), func(a, b *field.Error) int { return last(a) - last(b) })
+}
 
 // lowerMatches reports whether the value would match its pattern in lower case.
 func lowerMatches(err *field.Error) bool {
