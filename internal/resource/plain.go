@@ -352,6 +352,9 @@ func inWords(text string) string {
 	return ""
 }
 
+// quantity is the expression of quantities that are not below 0.
+const quantity = `^\+?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$`
+
 // forms are the meanings of the expressions of the definitions, each with an example.
 var forms = map[string]string{
 	`^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`:                                                                           `a kind, such as Service: letters, digits and "-"`,
@@ -368,9 +371,9 @@ var forms = map[string]string{
 	`^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|[%][0-9a-fA-F]{2})+$`:                                                          "a path, in which other characters are escaped as %20",
 	`(^\*$)|(^(http(s)?):\/\/(((\*\.)?([a-zA-Z0-9\-]+\.)*[a-zA-Z0-9-]+|\*)(:([0-9]{1,5}))?)$)`:                        `an origin, such as https://shop.example or https://*.example:8443, or "*"`,
 	`^(([^:/?#]+):)(//([^/?#]*))([^?#]*)(\?([^#]*))?(#(.*))?`:                                                         "a URI, such as spiffe://example/service",
-	`^\+?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$`:                             "a quantity, such as 1, 500m or 1e3",
 	`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\/[A-Za-z0-9\/\-._~%!$&'()*+,;=:]+$`:             "a domain and a path, such as example.com/name",
 	`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$`: "a key, such as example.com/name",
+	quantity: "a quantity, such as 1, 500m or 1e3",
 }
 
 func plainInvalid(f *Finding, err *field.Error, written any) {
@@ -383,6 +386,9 @@ func plainInvalid(f *Finding, err *field.Error, written any) {
 		} else {
 			f.Message = fmt.Sprintf("%s is not %s", value, form)
 			f.Fix = "write it in that form"
+		}
+		if v, text := err.BadValue.(string); text && negativeQuantity(d, v) {
+			f.Message, f.Fix = value+" is below 0", "write at least 0"
 		}
 		if lowerMatches(err) {
 			written, _ := err.BadValue.(string)
@@ -408,6 +414,12 @@ func plainInvalid(f *Finding, err *field.Error, written any) {
 	case d != "":
 		f.Message = fmt.Sprintf("%s is not valid: %s", value, Plain(d))
 	}
+}
+
+// negativeQuantity reports whether a value that should be a quantity is one, but for its sign.
+func negativeQuantity(detail, value string) bool {
+	amount, negative := strings.CutPrefix(value, "-")
+	return negative && mustMatch.FindStringSubmatch(detail)[1] == quantity && regexp.MustCompile(quantity).MatchString(amount)
 }
 
 // plainRange describes a number that does not fit the format of its field.
