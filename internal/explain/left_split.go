@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/weirmesh/weir/api/split"
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
 )
@@ -102,8 +101,7 @@ func (e *Explanation) Services() (out []string) {
 
 // rootOf returns the name of the Service that a split is written for; empty if it is unknown.
 func (s *Served) rootOf(k resource.Key) string {
-	k.Group = split.Group
-	name, _, why := resource.LocalService(written(s.Set, k).at("spec").text("service", ""), k.Namespace)
+	name, _, why := resource.LocalService(written(s.Set, s.Set.Kinds().Key(k.Ref())).at("spec").text("service", ""), k.Namespace)
 	if why != "" {
 		return ""
 	}
