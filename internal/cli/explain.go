@@ -24,7 +24,7 @@ func newExplain(s streams) *cobra.Command {
 what becomes of a request: which listener and rule take it, why better-looking
 ones lost, which filters apply, which backends answer with which probability,
 which mirrors get a copy, and what is forwarded; or why the request is refused,
-and which route would take it that is left out. Nothing is sent.
+and which route or split that is left out would take it. Nothing is sent.
 
 What follows -- is a curl command, or reads like one: its options in any order,
 with --from ADDRESS for where the connection comes from. With the word curl in

@@ -21,13 +21,15 @@ func (s *Served) leftSplits(e *Explanation, whys map[resource.Key][]resource.Fin
 	}
 }
 
-// LeftSplits returns the splits that are not in force and would split one of the services, each "namespace/name".
+// LeftSplits returns the splits that are not in force and would split one of the services, each "namespace/name"; a few
+// of them, if there are many.
 func (s *Served) LeftSplits(services []string) []LeftOut {
 	if s.Set == nil {
 		return nil
 	}
 	whys, _ := s.whys()
-	return s.splitsOf(amongst(services), whys)
+	out := s.splitsOf(amongst(services), whys)
+	return out[:min(len(out), maxLeftOut)]
 }
 
 // splitsOf finds splits that are not in force. A split whose root is unknown may mean any Service of its namespace.
