@@ -159,7 +159,7 @@ var importTable = map[string][]string{
 	"internal/identity/workload":        {"internal/identity", "internal/identity/claim", "internal/identity/spiffe", "internal/loglimit", "internal/statefile"},
 	"internal/dialect/roles":            {"internal/resource", "internal/model", "api/metrics"},
 	"internal/dialect/rollouts":         {"internal/resource", "internal/model", "internal/rollout", "api/convert", "api/rollouts", "deploy/crds"},
-	"internal/rollout":                  {"api/rollouts"},
+	"internal/rollout":                  {"internal/model", "api/rollouts"},
 	"internal/rollout/provider":         {"internal/rollout", "internal/rollout/provider/gateway", "internal/rollout/provider/ingress", "internal/rollout/provider/istio", "internal/rollout/provider/smi"},
 	"internal/rollout/provider/gateway": {"internal/rollout", "internal/model", "api/rollouts"},
 	"internal/rollout/provider/ingress": {"internal/rollout", "api/rollouts"},

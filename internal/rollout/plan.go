@@ -15,6 +15,8 @@ type Stage struct {
 	Step int
 	// Who says which requests go where, as a sentence.
 	Who string
+	// Mistaken means that the step has Mistakes: it is laid over nothing.
+	Mistaken bool
 	// Parts has an entry for each target.
 	Parts []Part
 }
@@ -38,9 +40,15 @@ func (all Providers) Plan(r *rollouts.Rollout, written func(group, kind, name st
 	}
 	targets := Targets(&r.Spec.Strategy)
 	stages := make([]Stage, len(plan.Steps))
+	for _, m := range Mistakes(r) {
+		stages[m.Step].Mistaken = true
+	}
 	for i := range plan.Steps {
 		routing := RoutingOf(&plan.Steps[i])
-		stages[i] = Stage{Step: i, Who: who(plan, &plan.Steps[i])}
+		stages[i].Step, stages[i].Who = i, who(plan, &plan.Steps[i])
+		if stages[i].Mistaken {
+			routing, stages[i].Who = nil, "The step is not valid, so the Rollout is left alone."
+		}
 		for _, t := range targets {
 			part := Part{Target: t, Before: written(t.Group, t.Kind, t.Name)}
 			if p, ok := all.For(t); ok {

@@ -25,6 +25,9 @@ const (
 	codeMetadataClash     = "WR916"
 	codeFieldIgnored      = "WR917"
 	codeKindNamed         = "WR918"
+	codePath              = "WR919"
+	codeHeaderTwice       = "WR920"
+	codeEveryRequest      = "WR921"
 )
 
 var codes = []resource.Code{
@@ -65,7 +68,7 @@ var codes = []resource.Code{
 		Meaning: "Two Rollouts name one workload. They would work against each other.",
 		Fix:     "Delete one of the two."},
 	{ID: codeExpression, Severity: resource.Error, Title: "rollout: invalid regular expression",
-		Meaning: "A match of a step has a regular expression that does not compile, or is too large. No request matches it.",
+		Meaning: "A match of a step has a regular expression that does not compile, or is too large. The Rollout is left alone until it is corrected. Where only an Ingress of nginx routes requests, expressions may have the syntax of PCRE, too.",
 		Fix:     "Write it in RE2 syntax, which has neither look-around nor back-references."},
 	{ID: codeExactCookie, Severity: resource.Warning, Title: "rollout: all cookies compared as one",
 		Meaning: "A match of a step wants the header Cookie to be exactly a text. That header has all cookies of a client, so a client with a further one does not match: the cookie of a session, which the first answer sets, takes it back to the stable version.",
@@ -82,6 +85,15 @@ var codes = []resource.Code{
 	{ID: codeKindNamed, Severity: resource.Info, Title: "rollout: kind that has to be named",
 		Meaning: "The workload is of a kind that Weir's controller releases only where whoever runs it has named the kind (rollouts.workloads of the chart), and whose definition has what a release needs. Otherwise the Rollout is refused when it is written, or its status says what is missing.",
 		Fix:     "Nothing, if the kind is named in the cluster. See docs/rollouts.md, Workloads of other kinds."},
+	{ID: codePath, Severity: resource.Error, Title: "rollout: invalid path",
+		Meaning: "A match of a step has a path that no route accepts, or that no request has: one that does not begin with a slash, or has an empty segment, a segment . or .., an escaped slash, a query, a fragment, or a character that paths have only escaped. The rules are those of the Gateway API for the types Exact and PathPrefix. The Rollout is left alone until the path is corrected.",
+		Fix:     "Write the path as requests have it, such as /api."},
+	{ID: codeHeaderTwice, Severity: resource.Error, Title: "rollout: two conditions on one header",
+		Meaning: "A match of a step names a header twice. Names of headers do not differ by case. Routes have one condition on a header, so the other would have no effect. The Rollout is left alone until one of the two is gone.",
+		Fix:     "Remove one of the two. To take requests that fulfil either, write two matches."},
+	{ID: codeEveryRequest, Severity: resource.Warning, Title: "rollout: match that takes every request",
+		Meaning: "A match of a step has the path / alone, as a prefix. Every path begins so, and all requests go to the new version.",
+		Fix:     "Write another path, headers or queryParams. If all requests are meant, write traffic: 100%."},
 }
 
 // Codes documents the codes of this package's findings.

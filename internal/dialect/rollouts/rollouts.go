@@ -6,7 +6,6 @@
 package rollouts
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -169,9 +168,12 @@ func (t *translator) clashes(r *rollouts.Rollout, traffic *rollouts.TrafficRouti
 
 // steps judges the steps by themselves.
 func (t *translator) steps(r *rollouts.Rollout, plan *rollouts.Plan, field string) {
+	t.mistakes(r)
 	last := 0
 	for i := range plan.Steps {
 		s, at := &plan.Steps[i], fmt.Sprintf("%s.steps[%d]", field, i)
+		t.everything(r, s.Matches, at)
+		t.cookies(r, s.Matches, at)
 		if s.Traffic != nil && len(s.Matches) > 0 {
 			t.report(r, codeTrafficAndMatches, at+".traffic", "has no effect beside matches, which alone say what goes to the canary", "remove it, or make two steps of it")
 			continue
@@ -182,8 +184,6 @@ func (t *translator) steps(r *rollouts.Rollout, plan *rollouts.Plan, field strin
 		if plan.Traffic() == nil && s.Shifts() {
 			t.report(r, codeNoRouting, at, "says which requests go to the canary, but nothing that routes requests is named", "write "+field+".trafficRoutings")
 		}
-		t.expressions(r, s.Matches, at)
-		t.cookies(r, s.Matches, at)
 		if n, ok := s.Percent(); ok {
 			if n < last {
 				t.report(r, codeTrafficFalls, at+".traffic", fmt.Sprintf("is less than in the steps before (%d%%), so requests go back to the stable version", last), "write a greater percentage, if that is not meant")
@@ -193,27 +193,21 @@ func (t *translator) steps(r *rollouts.Rollout, plan *rollouts.Plan, field strin
 	}
 }
 
-// expressions reports regular expressions of a step's matches that are not valid.
-func (t *translator) expressions(r *rollouts.Rollout, matches []rollouts.Match, step string) {
+// mistakes reports what keeps the Rollout from being carried out.
+func (t *translator) mistakes(r *rollouts.Rollout) {
+	code := map[rollout.MistakeKind]string{rollout.InvalidPath: codePath, rollout.InvalidExpression: codeExpression, rollout.RepeatedHeader: codeHeaderTwice}
+	for _, m := range rollout.Mistakes(r) {
+		t.report(r, code[m.Kind], m.Field, m.Message, m.Fix)
+	}
+}
+
+// everything reports matches that take every request.
+func (t *translator) everything(r *rollouts.Rollout, matches []rollouts.Match, step string) {
 	for i, m := range matches {
-		judge := func(expression bool, pattern, format string, args ...any) {
-			if !expression {
-				return
-			}
-			var bad *model.PatternError
-			if _, err := model.CheckPattern(pattern); errors.As(err, &bad) {
-				t.report(r, codeExpression, fmt.Sprintf("%s.matches[%d].", step, i)+fmt.Sprintf(format, args...), bad.Reason, bad.Fix)
-			}
+		if p := m.Path; p == nil || len(m.Headers)+len(m.QueryParams) > 0 || p.Value != nil && *p.Value != "/" || p.Type != nil && *p.Type != gatewayv1.PathMatchPathPrefix {
+			continue
 		}
-		if p := m.Path; p != nil && p.Type != nil && p.Value != nil {
-			judge(*p.Type == gatewayv1.PathMatchRegularExpression, *p.Value, "path.value")
-		}
-		for j, h := range m.Headers {
-			judge(h.Type != nil && *h.Type == gatewayv1.HeaderMatchRegularExpression, h.Value, "headers[%d].value", j)
-		}
-		for j, q := range m.QueryParams {
-			judge(q.Type != nil && *q.Type == gatewayv1.QueryParamMatchRegularExpression, q.Value, "queryParams[%d].value", j)
-		}
+		t.report(r, codeEveryRequest, fmt.Sprintf("%s.matches[%d].path", step, i), "takes every request, so all of them go to the canary", "write another path, headers or queryParams; if all are meant, traffic: 100% in place of matches")
 	}
 }
 

@@ -88,6 +88,9 @@ func (v *Rollouts) judge(ctx context.Context, r *request) *admissionv1.Admission
 		return r.deny(problems)
 	}
 	problems = rollouts.Problems(version, &now.Spec)
+	for _, m := range rollout.Mistakes(now) {
+		problems = append(problems, field.Invalid(field.NewPath(m.Field), field.OmitValueType{}, m.Message+": "+m.Fix))
+	}
 	ref := now.Spec.WorkloadRef
 	moved := true
 	if update {

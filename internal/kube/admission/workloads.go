@@ -11,6 +11,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/weirmesh/weir/api/rollouts"
+	"github.com/weirmesh/weir/internal/rollout"
 	"github.com/weirmesh/weir/internal/rollout/workload"
 )
 
@@ -78,7 +79,7 @@ func (v *Workloads) judge(ctx context.Context, r *request) (*admissionv1.Admissi
 	}
 	held := workload.IsHeld(r.old)
 	if !held {
-		if of.Spec.Disabled || of.DeletionTimestamp != nil {
+		if of.Spec.Disabled || of.DeletionTimestamp != nil || rollout.LeftAlone(of) != "" { // nobody would go on with it
 			return r.allow(nil), nil
 		}
 		if unfit, err := v.unfit(ctx, r, kind, of); err != nil || unfit {

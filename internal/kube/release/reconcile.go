@@ -92,6 +92,13 @@ func (t *turn) run(ctx context.Context) (on bool, wait time.Duration, err error)
 		return t.invalid(ctx)
 	}
 	t.draft.over(t)
+	if why := rollout.LeftAlone(t.r); why != "" {
+		t.mu.Lock()
+		t.stats.gone(t.name)
+		t.mu.Unlock()
+		on, err := t.leave(ctx, why)
+		return on, 0, err
+	}
 	t.concern(t.name, t.objectsOf()) // before they are read, so that no change of them goes unseen
 	if on, taken, err := t.taken(ctx); err != nil || taken {
 		return on, idle, err
@@ -195,6 +202,21 @@ func (t *turn) invalid(ctx context.Context) (on bool, wait time.Duration, err er
 		return t.setFinalizer(ctx, false)
 	}
 	return false, 0, nil
+}
+
+// leave leaves a Rollout alone whose steps no object can carry out.
+func (t *turn) leave(ctx context.Context, why string) (on bool, err error) {
+	status, event := rollout.Leave(&t.r.Status, why)
+	status.ObservedGeneration = t.r.Generation
+	if reflect.DeepEqual(status, t.r.Status) {
+		return false, nil
+	}
+	if event == nil {
+		t.draft.add(t, status)
+	} else {
+		t.draft.add(t, status, *event)
+	}
+	return true, t.store(ctx)
 }
 
 func (t *turn) setFinalizer(ctx context.Context, want bool) (on bool, wait time.Duration, err error) {

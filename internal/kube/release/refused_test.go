@@ -271,6 +271,59 @@ func TestFixOfARefusal(t *testing.T) {
 	}
 }
 
+// TestARolloutThatCannotBeCarriedOutIsLeftAlone: a step with a path that no route accepts, before a release and midway.
+func TestARolloutThatCannotBeCarriedOutIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const told = `Weir cannot carry out the Rollout: it is not valid, and is left alone: spec.strategy.canary.steps[1].matches[0].path.value: "api" does not begin with a slash, so no path matches it: write "/api".`
+		path := func(value string) func(*unstructured.Unstructured) {
+			return func(u *unstructured.Unstructured) {
+				steps, _, _ := unstructured.NestedSlice(u.Object, "spec", "strategy", "canary", "steps")
+				steps[1].(map[string]any)["matches"] = []any{map[string]any{"path": map[string]any{"value": value}}}
+				if err := unstructured.SetNestedSlice(u.Object, steps, "spec", "strategy", "canary", "steps"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		c := newToy(t, "{traffic: 20%, replicas: 1}, {replicas: 2}")
+		leftAlone := func(events int) {
+			t.Helper()
+			before := c.written()
+			c.run(func() bool { return c.says(told) })
+			if n := c.retries(30 * time.Second); n > 0 || c.count("Invalid") != events || c.written() != before {
+				t.Errorf("%d statuses, events %q, %+v\n%s", n, c.told, c.status(), c.written())
+			}
+		}
+		c.edit(rolloutKind, path("api"))
+		leftAlone(1)
+		if s := c.status(); s.Phase != rollouts.PhaseInitial {
+			t.Errorf("%+v", s)
+		}
+		c.edit(rolloutKind, path("/api"))
+		c.run(c.healthy)
+		time.Sleep(again) // so that it is told anew
+		c.edit(rolloutKind, path("api"))
+		c.release("v2")
+		leftAlone(2)
+		c.edit(rolloutKind, path("/api"))
+		c.run(c.waits(1))
+		time.Sleep(again)
+		c.edit(rolloutKind, path("api"))
+		c.approve()
+		leftAlone(3)
+		c.edit(rolloutKind, path("/api"))
+		c.run(func() bool { return !strings.Contains(c.status().Message, "Weir cannot") })
+		if s := c.status(); s.Phase != rollouts.PhaseProgressing {
+			t.Errorf("%+v", s)
+		}
+		// What it changed is put back also if it cannot be carried out.
+		time.Sleep(again)
+		c.edit(rolloutKind, path("api"))
+		leftAlone(4)
+		c.edit(rolloutKind, func(u *unstructured.Unstructured) { _ = unstructured.SetNestedField(u.Object, true, "spec", "disabled") })
+		c.run(func() bool { return c.status().Phase == rollouts.PhaseDisabled })
+	})
+}
+
 // FuzzRefusal holds the size of what a status tells, and that Decide takes it out, whatever an API server says.
 func FuzzRefusal(f *testing.F) {
 	f.Add(policy, int32(422))

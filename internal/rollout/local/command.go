@@ -56,6 +56,9 @@ func (k *keeper) carryOut(c Command) error {
 	if !k.leads || st == nil {
 		return errors.New("another process carries out the Rollouts of these files: ask it")
 	}
+	if why := rollout.LeftAlone(all[i]); why != "" {
+		return errors.New("the Rollout cannot be changed: " + why)
+	}
 	return st.carryOut(all[i], c)
 }
 

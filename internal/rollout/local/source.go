@@ -249,6 +249,13 @@ func (k *keeper) decide(r *rollouts.Rollout, now time.Time) time.Time {
 		st = &state{}
 		k.states[id(r)] = st
 	}
+	if why := rollout.LeftAlone(r); why != "" {
+		var event *rollout.Event
+		if st.Status, event = rollout.Leave(&st.Status, why); event != nil {
+			k.tell(r, st, now, *event)
+		}
+		return time.Time{}
+	}
 	for range decisions {
 		facts, stable := k.observe(r, st, now)
 		before := st.Status

@@ -519,3 +519,49 @@ func TestViewsStayAsTheyWere(t *testing.T) {
 		}
 	})
 }
+
+// TestARolloutThatCannotBeCarriedOutIsLeftAlone: a step with a path that no route accepts, before a release and midway.
+func TestARolloutThatCannotBeCarriedOutIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const told = `Weir cannot carry out the Rollout: it is not valid, and is left alone: spec.strategy.canary.steps[1].matches[0].path.value: "api" does not begin with a slash, so no path matches it: write "/api".`
+		const steps = `[{traffic: 20%, replicas: 1}, {replicas: 1, matches: [{path: {value: PATH}}]}]`
+		g := serve(t, nil)
+		defer g.end()
+		s := shop{stable: old, canary: fresh, steps: strings.Replace(steps, "PATH", "api", 1)}
+		leftAlone := func(state view.State, step int32, route string) {
+			t.Helper()
+			g.write(s)
+			g.pass(time.Minute)
+			g.want(state, step, route)
+			n := 0
+			for _, e := range g.view().Events {
+				if e.Message == told && e.Warning {
+					n++
+				}
+			}
+			if v := g.view(); !strings.HasSuffix(v.Message, told) || n == 0 {
+				t.Errorf("it says %q, events %+v", v.Message, v.Events)
+			}
+			if err := g.ask(command.Promote); err == nil || !strings.Contains(err.Error(), "left alone") {
+				t.Errorf("promoted: %v", err)
+			}
+		}
+		leftAlone(view.Initial, 0, written)
+		s.steps = strings.Replace(steps, "PATH", "/api", 1)
+		g.write(s)
+		g.pass(5 * time.Second)
+		g.want(view.Paused, 1, first)
+		if v := g.view(); strings.Contains(v.Message, "Weir cannot") {
+			t.Errorf("it says %q", v.Message)
+		}
+		s.steps = strings.Replace(steps, "PATH", "api", 1)
+		leftAlone(view.Paused, 1, first) // as far as it was
+		if n := len(g.view().Events); n > 10 {
+			t.Errorf("%d events", n)
+		}
+		s.more = "disabled: true"
+		g.write(s)
+		g.pass(10 * time.Second)
+		g.want(view.Disabled, 0, written)
+	})
+}
