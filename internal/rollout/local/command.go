@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/weirmesh/weir/api/rollouts"
-	dialect "github.com/weirmesh/weir/internal/dialect/rollouts"
 	"github.com/weirmesh/weir/internal/rollout"
 	"github.com/weirmesh/weir/internal/rollout/command"
 	"github.com/weirmesh/weir/internal/rollout/view"
@@ -47,7 +46,7 @@ func (k *keeper) carryOut(c Command) error {
 	if k.set == nil {
 		return errors.New("the files have not been read yet")
 	}
-	all := dialect.List.In(k.set)
+	all := k.all()
 	i := slices.IndexFunc(all, func(r *rollouts.Rollout) bool { return r.Namespace == c.Namespace && r.Name == c.Name })
 	if i < 0 {
 		return fmt.Errorf("%w: Rollout %s/%s", ErrNotFound, c.Namespace, c.Name)
@@ -56,7 +55,7 @@ func (k *keeper) carryOut(c Command) error {
 	if !k.leads || st == nil {
 		return errors.New("another process carries out the Rollouts of these files: ask it")
 	}
-	if why := rollout.LeftAlone(all[i]); why != "" {
+	if why := k.leftAlone(all[i]); why != "" {
 		return errors.New("the Rollout cannot be changed: " + why)
 	}
 	return st.carryOut(all[i], c)

@@ -17,10 +17,12 @@ type overlay struct {
 	providers rollout.Providers
 	objects   map[resource.Key]map[string]any
 	order     []resource.Key
+	// by are the Rollouts that made an object.
+	by map[resource.Key][]string
 }
 
 func newOverlay(set *resource.Set, providers rollout.Providers) *overlay {
-	return &overlay{set: set, providers: providers, objects: map[resource.Key]map[string]any{}}
+	return &overlay{set: set, providers: providers, objects: map[resource.Key]map[string]any{}, by: map[resource.Key][]string{}}
 }
 
 func (o *overlay) written(namespace string) func(group, kind, name string) map[string]any {
@@ -82,11 +84,11 @@ func (o *overlay) lay(r *rollouts.Rollout, routing *rollout.Routing) (told []rol
 		}
 		told = append(told, laid.Told...)
 		if before := written(t.Group, t.Kind, t.Name); !reflect.DeepEqual(before, laid.Object) {
-			o.put(key, laid.Object)
+			o.put(r, key, laid.Object)
 		}
 		for _, u := range laid.Owned {
 			if owned := keyOf(u); o.set.Object(owned) == nil {
-				o.put(owned, u)
+				o.put(r, owned, u)
 			} else {
 				told = append(told, rollout.Objectf("rename it", "%s is the user's own and needed for the step", owned))
 			}
@@ -95,20 +97,46 @@ func (o *overlay) lay(r *rollouts.Rollout, routing *rollout.Routing) (told []rol
 	return told
 }
 
-func (o *overlay) put(key resource.Key, u map[string]any) {
+func (o *overlay) put(r *rollouts.Rollout, key resource.Key, u map[string]any) {
 	if o.objects[key] == nil {
 		o.order = append(o.order, key)
 	}
 	o.objects[key] = u
+	o.by[key] = append(o.by[key], id(r))
 }
 
-// laid returns the Set with all that was laid over it.
-func (o *overlay) laid() (*resource.Set, []resource.Finding) {
+// laid returns the Set with all that was laid over it, and by Rollout the objects that would not be valid: they are as they
+// are written.
+func (o *overlay) laid() (*resource.Set, map[string]refusal) {
 	objects := make([]map[string]any, len(o.order))
 	for i, key := range o.order {
 		objects[i] = o.objects[key]
 	}
-	return o.set.With(objects...)
+	set, findings := o.set.With(objects...)
+	refused := map[string]refusal{}
+	for _, f := range findings {
+		if f.Severity != resource.Error {
+			continue
+		}
+		for _, key := range o.order {
+			if key.Kind != f.Ref.Kind || key.Namespace != f.Ref.Namespace || key.Name != f.Ref.Name {
+				continue
+			}
+			for _, r := range o.by[key] {
+				if _, told := refused[r]; !told {
+					refused[r] = refusal{key.Kind + " " + key.Name, fmt.Sprintf("it would not be valid, so it stays as it is written: %s: %s: %s.", f.Ref.Field, f.Message, f.Fix)}
+				}
+			}
+		}
+	}
+	return set, refused
+}
+
+// refusal is an object that a step is not laid over, and why.
+type refusal struct{ object, why string }
+
+func (f refusal) obstruct(s *rollouts.Status) (said string) {
+	return rollout.Obstruct(s, "lay the step over "+f.object, f.why)
 }
 
 func keyOf(u map[string]any) resource.Key {

@@ -7,13 +7,11 @@ import (
 	"log/slog"
 	"maps"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weirmesh/weir/api/rollouts"
-	dialect "github.com/weirmesh/weir/internal/dialect/rollouts"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/rollout"
 	"github.com/weirmesh/weir/internal/rollout/view"
@@ -72,7 +70,7 @@ func (s *Source) Run(ctx context.Context, emit func(*resource.Set)) error {
 			}
 		})
 	}()
-	k := &keeper{source: s, emit: emit, states: map[string]*state{}, meters: map[string]*meter{}}
+	k := &keeper{source: s, emit: emit, states: map[string]*state{}, meters: map[string]*meter{}, valid: map[string]*rollouts.Rollout{}}
 	err, over := k.run(ctx, sets, ended)
 	cancel()
 	if !over {
@@ -92,6 +90,11 @@ type keeper struct {
 	set, emitted *resource.Set
 	states       map[string]*state
 	meters       map[string]*meter
+	// refused are the objects that Rollouts would make invalid, valid what the files had last of
+	// Rollouts that were valid, alone why some are left alone that are not valid any more.
+	refused map[string]refusal
+	valid   map[string]*rollouts.Rollout
+	alone   map[string]string
 	// loaded says that states are the file's; leads that this process may decide.
 	loaded, leads bool
 	// mute keeps an error of the file from being told again and again.
@@ -136,7 +139,7 @@ func (k *keeper) run(ctx context.Context, sets <-chan *resource.Set, ended <-cha
 // turn decides on all Rollouts and gives the Set on, if it changed. It returns after which time to do it again; zero is
 // not before something happens.
 func (k *keeper) turn(now time.Time) (again time.Duration) {
-	all := dialect.List.In(k.set)
+	all := k.all()
 	if len(all) == 0 && !k.loaded {
 		if k.emitted == nil {
 			k.emitted = k.set
@@ -161,7 +164,7 @@ func (k *keeper) turn(now time.Time) (again time.Duration) {
 	}
 	if k.emitted == nil {
 		k.show(all) // before the set is served, so that whoever sees it served finds them
-		k.lay(all)
+		k.lay(all, now)
 	}
 	if k.measure(all, now) && (again == 0 || again > measure) {
 		again = measure
@@ -230,18 +233,6 @@ func (k *keeper) save() {
 
 func id(r *rollouts.Rollout) string { return r.Namespace + "/" + r.Name }
 
-// forget drops what is known of Rollouts that are gone: what they laid over objects goes with them.
-func (k *keeper) forget(all []*rollouts.Rollout) {
-	for key, st := range k.states {
-		if !slices.ContainsFunc(all, func(r *rollouts.Rollout) bool { return id(r) == key }) {
-			if st.Routing != nil {
-				k.emitted = nil
-			}
-			delete(k.states, key)
-		}
-	}
-}
-
 // decide goes on with one Rollout, as far as it goes without waiting. It returns when to go on.
 func (k *keeper) decide(r *rollouts.Rollout, now time.Time) time.Time {
 	st := k.states[id(r)]
@@ -249,7 +240,7 @@ func (k *keeper) decide(r *rollouts.Rollout, now time.Time) time.Time {
 		st = &state{}
 		k.states[id(r)] = st
 	}
-	if why := rollout.LeftAlone(r); why != "" {
+	if why := k.leftAlone(r); why != "" {
 		var event *rollout.Event
 		if st.Status, event = rollout.Leave(&st.Status, why); event != nil {
 			k.tell(r, st, now, *event)
@@ -261,13 +252,17 @@ func (k *keeper) decide(r *rollouts.Rollout, now time.Time) time.Time {
 		before := st.Status
 		out := rollout.Decide(facts)
 		st.Status = out.Status
+		if no, refused := k.refused[id(r)]; refused {
+			no.obstruct(&st.Status)
+		}
 		st.record(&before, now)
 		k.tell(r, st, now, out.Events...)
 		if a := out.Action; a != nil && a.Do == rollout.Route {
 			plan := r.Spec.Strategy.Plan()
 			st.Routing = rollout.RoutingFor(plan, a.Want)
 			k.emitted = nil
-			delete(k.meters, id(r)) // what came before says nothing of this step
+			delete(k.refused, id(r)) // of the step before
+			delete(k.meters, id(r))  // what came before says nothing of this step
 			if a.Want > 0 {
 				k.tell(r, st, now, tell(newOverlay(k.set, k.source.providers).lay(r, st.Routing), int32(a.Want))...)
 			}
@@ -328,7 +323,8 @@ func (k *keeper) observe(r *rollouts.Rollout, st *state, now time.Time) (f rollo
 			t.Carried = append(t.Carried, want)
 		}
 	}
-	t.Settled = k.emitted != nil && k.source.applied.Load() == k.emitted
+	_, refused := k.refused[id(r)]
+	t.Settled = k.emitted != nil && k.source.applied.Load() == k.emitted && !refused
 	return f, stable
 }
 
@@ -343,7 +339,7 @@ func equal(a, b *rollout.Routing) bool {
 }
 
 // lay gives the Set on with what Rollouts lay over it.
-func (k *keeper) lay(all []*rollouts.Rollout) {
+func (k *keeper) lay(all []*rollouts.Rollout, now time.Time) {
 	o := newOverlay(k.set, k.source.providers)
 	for _, r := range all {
 		st := k.states[id(r)]
@@ -359,9 +355,15 @@ func (k *keeper) lay(all []*rollouts.Rollout) {
 		}
 		o.lay(r, st.Routing)
 	}
-	set, findings := o.laid()
-	for _, f := range findings {
-		k.source.log.Warn("an object that a Rollout made is not valid, and what was there stays", "finding", f.String())
+	set, refused := o.laid()
+	before := k.refused
+	k.refused = refused
+	for _, r := range all {
+		if no, is := refused[id(r)]; is && no != before[id(r)] && k.leads {
+			st := k.states[id(r)]
+			st.Status = rollout.CopyStatus(st.Status) // Views have the one before
+			k.tell(r, st, now, rollout.Event{Reason: "ChangeRefused", Warning: true, Message: no.obstruct(&st.Status)})
+		}
 	}
 	k.emitted = set
 	k.emit(set)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/rollout"
 	"github.com/weirmesh/weir/internal/rollout/command"
 	"github.com/weirmesh/weir/internal/rollout/provider"
 	"github.com/weirmesh/weir/internal/rollout/view"
@@ -119,6 +120,16 @@ func serve(t *testing.T, store *Store) *gateway {
 // write changes the files.
 func (g *gateway) write(s shop) {
 	g.t.Helper()
+	for _, f := range g.edit(s).Findings {
+		if f.Severity == resource.Error {
+			g.t.Fatal(f)
+		}
+	}
+}
+
+// edit changes the files, which need not be valid.
+func (g *gateway) edit(s shop) *resource.Set {
+	g.t.Helper()
 	path := filepath.Join(g.t.TempDir(), "all.yaml")
 	if err := os.WriteFile(path, []byte(s.yaml()), 0o600); err != nil {
 		g.t.Fatal(err)
@@ -127,13 +138,9 @@ func (g *gateway) write(s shop) {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	for _, f := range set.Findings {
-		if f.Severity == resource.Error {
-			g.t.Fatal(f)
-		}
-	}
 	g.files.sets <- set
 	synctest.Wait()
+	return set
 }
 
 // route describes the rules of the route that proxies have.
@@ -563,5 +570,82 @@ func TestARolloutThatCannotBeCarriedOutIsLeftAlone(t *testing.T) {
 		g.write(s)
 		g.pass(10 * time.Second)
 		g.want(view.Disabled, 0, written)
+	})
+}
+
+// TestARolloutThatIsNotValidAnyMoreIsLeftAlone: an API server would not store it, but files may have it.
+func TestARolloutThatIsNotValidAnyMoreIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, s := release(t, nil, threeSteps)
+		defer g.end()
+		g.want(view.Progressing, 1, first)
+		s.steps = strings.Replace(threeSteps, "20%", "120%", 1)
+		g.edit(s)
+		g.pass(time.Hour)
+		g.want(view.Progressing, 1, first)
+		if v := g.view(); !strings.Contains(v.Message, `Weir cannot carry out the Rollout: it is not valid, and is left alone: spec.strategy.canary.steps[0].traffic: "120%" is not valid`) {
+			t.Errorf("it says %q", v.Message)
+		}
+		if err := g.ask(command.Promote); err == nil || !strings.Contains(err.Error(), "left alone") {
+			t.Errorf("promoted: %v", err)
+		}
+		s.steps = threeSteps
+		g.edit(s)
+		g.pass(time.Second)
+		g.want(view.Paused, 2, second)
+		s.without = true
+		g.edit(s)
+		g.pass(time.Second)
+		if n := len(g.source.Views()); n > 0 || g.route() != written {
+			t.Errorf("%d Rollouts, route %s", n, g.route())
+		}
+	})
+}
+
+// TestAnObjectThatWouldNotBeValidIsTold: what a step makes of an object may be more than the object's definition allows.
+func TestAnObjectThatWouldNotBeValidIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const told = "Weir cannot lay the step over HTTPRoute shop: it would not be valid, so it stays as it is written: spec.rules[0]."
+		g := serve(t, nil)
+		defer g.end()
+		g.source.providers = rollout.Providers{{Name: "bad", Kinds: []rollout.Kind{{Group: "gateway.networking.k8s.io", Name: "HTTPRoute"}}, Lay: func(r rollout.Request) rollout.Laid {
+			if len(r.Routing.Matches) > 0 {
+				return rollout.Laid{Object: map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": r.Object["metadata"],
+					"spec": map[string]any{"rules": []any{map[string]any{"backendRefs": []any{map[string]any{"name": "shop", "port": int64(80), "weight": int64(-1)}}}}}}}
+			}
+			p, _ := provider.All().For(r.Target)
+			return p.Lay(r)
+		}}}
+		s := shop{stable: old, canary: fresh, steps: threeSteps}
+		g.write(s)
+		g.pass(20 * time.Second)
+		g.want(view.Progressing, 2, written)
+		g.pass(time.Hour)
+		n := 0
+		for _, e := range g.view().Events {
+			if strings.HasPrefix(e.Message, told) && e.Warning {
+				n++
+			}
+		}
+		if v := g.view(); n != 1 || !strings.Contains(v.Message, told) || !strings.HasSuffix(v.Who, " Not by HTTPRoute shop: see the message.") || len(v.Events) > 10 {
+			t.Errorf("it says %q, events %+v", v.Message, v.Events)
+		}
+		s.steps = strings.Replace(threeSteps, `matches: [{headers: [{name: x-new, value: "yes"}]}]`, "traffic: 60%", 1)
+		g.write(s)
+		g.pass(5 * time.Second)
+		g.want(view.Paused, 2, third)
+		if v := g.view(); strings.Contains(v.Message, "Weir cannot") {
+			t.Errorf("it says %q", v.Message)
+		}
+		s.steps = threeSteps
+		g.write(s)
+		g.pass(5 * time.Second)
+		g.want(view.Progressing, 2, written)
+		g.do(command.Abort)
+		g.pass(5 * time.Second)
+		g.want(view.Aborted, 0, written)
+		if v := g.view(); strings.Contains(v.Message, "Weir cannot") {
+			t.Errorf("it says %q", v.Message)
+		}
 	})
 }

@@ -50,6 +50,9 @@ func (k *keeper) view(r *rollouts.Rollout, st *state) view.Rollout {
 		return v
 	}
 	v.Who = rollout.Who(plan, st.Routing)
+	if no, refused := k.refused[id(r)]; refused {
+		v.Who += " Not by " + no.object + ": see the message."
+	}
 	v.Stable = st.Stable.view(plan.Traffic().Service)
 	if st.Update != nil {
 		canary := st.Update.view(plan.CanaryService())
