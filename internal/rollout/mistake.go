@@ -137,6 +137,17 @@ func mayBePCRE(pattern string) bool {
 	return false
 }
 
+// Headers are the conditions of a match on headers. Of several on one the first counts (Gateway API,
+// HTTPRouteMatch.headers), as one may have them that was stored before that was judged.
+func Headers(m *rollouts.Match) (out []gatewayv1.HTTPHeaderMatch) {
+	for _, h := range m.Headers {
+		if !slices.ContainsFunc(out, func(o gatewayv1.HTTPHeaderMatch) bool { return strings.EqualFold(string(o.Name), string(h.Name)) }) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
 // judgePath returns why no path is, or begins with, a value; empty if one may. The rules are those of the Gateway API's
 // HTTPPathMatch for the types Exact and PathPrefix.
 func judgePath(value string) (message, fix string) {

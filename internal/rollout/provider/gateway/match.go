@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/weirmesh/weir/api/rollouts"
+	"github.com/weirmesh/weir/internal/rollout"
 )
 
 // form is how matches are written in a kind of routes.
@@ -183,7 +184,7 @@ func readStep(m *rollouts.Match) condition {
 		}
 		c.path = newPath(as)
 	}
-	for _, h := range m.Headers {
+	for _, h := range rollout.Headers(m) {
 		name := string(h.Name)
 		c.headers[strings.ToLower(name)] = test{name: name, expression: h.Type != nil && *h.Type == "RegularExpression", value: h.Value}
 	}

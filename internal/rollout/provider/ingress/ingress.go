@@ -180,18 +180,19 @@ func (c *canary) match(i int, m *rollouts.Match) bool {
 	lost := func(part, instead string) {
 		c.short(i, part, "write it in another match or step, or route by an object that can have it", "annotations of %s cannot say it%s", c.Target, instead)
 	}
-	headers, query := len(m.Headers) == 1, len(m.QueryParams) == 1 && c.query != ""
+	fields := rollout.Headers(m)
+	headers, query := len(fields) == 1, len(m.QueryParams) == 1 && c.query != ""
 	instead := ", so requests that only this match names stay with the stable version"
 	switch {
 	case headers:
 		instead = ", so requests with this header go to the canary whether or not they fulfil it"
-	case query && len(m.Headers) == 0:
+	case query && len(fields) == 0:
 		instead = ", so requests with this query parameter go to the canary whether or not they fulfil it"
 	}
 	if m.Path != nil {
 		lost("path", instead)
 	}
-	if len(m.Headers) > 1 {
+	if len(fields) > 1 {
 		lost("headers", ", as they are more than one, so requests that only this match names stay with the stable version")
 		return false
 	}
@@ -200,7 +201,7 @@ func (c *canary) match(i int, m *rollouts.Match) bool {
 	}
 	switch {
 	case headers:
-		h := m.Headers[0]
+		h := fields[0]
 		expression := h.Type != nil && *h.Type == gatewayv1.HeaderMatchRegularExpression
 		switch {
 		case string(h.Name) == cookie && expression:

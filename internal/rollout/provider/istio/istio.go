@@ -67,6 +67,8 @@ func layRule(r rollout.Request) rollout.Laid {
 type virtual struct {
 	rollout.Request
 	told []rollout.Told
+	// reached are the matches of the step that some request fulfils; nil before any route of http was looked at.
+	reached map[int]bool
 }
 
 func layService(r rollout.Request) rollout.Laid {
@@ -87,6 +89,9 @@ func layService(r rollout.Request) rollout.Laid {
 			at := fmt.Sprintf("spec.%s[%d]", protocol, i)
 			switch {
 			case len(r.Routing.Matches) > 0 && protocol == "http":
+				if v.reached == nil {
+					v.reached = map[int]bool{}
+				}
 				before := v.matches(route, at)
 				changed = changed || len(before) > 0
 				list = append(append(list, before...), each)
@@ -105,6 +110,9 @@ func layService(r rollout.Request) rollout.Laid {
 	if !leads {
 		return rollout.Laid{Object: r.Object, Told: []rollout.Told{rollout.Objectf("name a VirtualService that leads to the Service, or correct trafficRoutings[0].service",
 			"no route of %s leads to Service %s, so no request goes to the canary by it", r.Target, r.Stable)}}
+	}
+	if v.reached != nil {
+		v.tellUnreached()
 	}
 	if !changed {
 		return rollout.Laid{Object: r.Object, Told: v.told}

@@ -24,6 +24,9 @@ func (v *virtual) matches(route map[string]any, at string) (before []any) {
 		for i, each := range own {
 			match, _ := each.(map[string]any)
 			both, verdict := and(match, step)
+			if verdict != never {
+				v.reached[s] = true
+			}
 			switch verdict {
 			case possible:
 				list = append(list, both)
@@ -42,6 +45,16 @@ func (v *virtual) matches(route map[string]any, at string) (before []any) {
 		before = append(before, v.like(route, list))
 	}
 	return before
+}
+
+// tellUnreached tells of matches of the step that no request of the stable Service's routes fulfils.
+func (v *virtual) tellUnreached() {
+	for s := range v.Routing.Matches {
+		if !v.reached[s] {
+			v.told = append(v.told, rollout.Shortf(fmt.Sprintf("matches[%d]", s), "write conditions that can hold together with those of the route",
+				"no request that %s leads to Service %s fulfils this match, so it sends nothing to the canary", v.Target, v.Stable))
+		}
+	}
 }
 
 // like is a copy of a route with other matches that leads to the canary.
@@ -118,7 +131,7 @@ func and(own map[string]any, step *rollouts.Match) (map[string]any, verdict) {
 			return nil, never
 		}
 	}
-	for _, h := range step.Headers {
+	for _, h := range rollout.Headers(step) {
 		headers := child(out, "headers")
 		name := string(h.Name)
 		for key := range headers { // Istio wants lower case, but the user may have written another

@@ -177,7 +177,7 @@ func condition(i int, m *rollouts.Match) map[string]any {
 		}
 	}
 	var headers []any
-	for _, h := range m.Headers {
+	for _, h := range rollout.Headers(m) {
 		value := h.Value
 		if h.Type == nil || *h.Type == gatewayv1.HeaderMatchExact {
 			value = regexp.QuoteMeta(value)
