@@ -68,19 +68,36 @@ func fieldError(err error) *field.Error {
 
 // asWritten gives fields the names that they have in a version.
 func asWritten(version string, errs field.ErrorList) field.ErrorList {
-	if version == rollout.Hub {
-		return errs
-	}
 	for _, e := range errs {
-		if rest, ok := strings.CutPrefix(e.Field, "spec.workloadRef"); ok {
-			e.Field = "spec.objectRef.workloadRef" + rest
-		}
-		if e.Field == "spec.strategy.canary.enableExtraWorkloadForCanary" {
-			e.Field = "metadata.annotations[" + StyleAnnotation + "]"
-		}
-		if rest, ok := strings.CutSuffix(e.Field, "].traffic"); ok {
-			e.Field = rest + "].weight"
-		}
+		e.Field = Field(version, e.Field)
 	}
 	return errs
+}
+
+// Field is the path of a field of v1beta1 as a version names it.
+func Field(version, path string) string {
+	if version == rollout.Hub {
+		return path
+	}
+	if rest, ok := strings.CutPrefix(path, "spec.workloadRef"); ok {
+		return "spec.objectRef.workloadRef" + rest
+	}
+	switch path {
+	case "spec.strategy.canary.enableExtraWorkloadForCanary":
+		return "metadata.annotations[" + StyleAnnotation + "]"
+	case "spec.strategy.canary.trafficRoutingRef":
+		return "metadata.annotations[" + TrafficRoutingAnnotation + "]"
+	}
+	if rest, ok := strings.CutSuffix(path, "].traffic"); ok {
+		return rest + "]." + Share(version)
+	}
+	return path
+}
+
+// Share is the field of a step in which a version has the percentage of the requests.
+func Share(version string) string {
+	if version == rollout.Hub {
+		return "traffic"
+	}
+	return "weight"
 }

@@ -197,7 +197,7 @@ func planOne(set *resource.Set, r *api.Rollout) planned {
 		}
 		out.Steps = append(out.Steps, step)
 	}
-	about := rollouts.Steps(set, r)
+	about := rollouts.Steps(set, rollouts.Version(set, r), r)
 	for _, f := range set.Findings {
 		if f.Ref.Kind == "Rollout" && f.Ref.Namespace == r.Namespace && f.Ref.Name == r.Name {
 			about = append(about, f)

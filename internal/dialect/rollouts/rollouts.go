@@ -6,6 +6,7 @@
 package rollouts
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -82,9 +83,9 @@ func Translate(set *resource.Set, o Options) (findings []resource.Finding, uses 
 	return t.findings, t.uses
 }
 
-// Steps judges the steps of one Rollout by themselves, whatever they are laid over.
-func Steps(set *resource.Set, r *rollouts.Rollout) []resource.Finding {
-	t := &translator{set: set}
+// Steps judges the steps of one Rollout by themselves, whatever they are laid over. Fields are named as the version names them.
+func Steps(set *resource.Set, version string, r *rollouts.Rollout) []resource.Finding {
+	t := &translator{set: set, version: version}
 	t.ignored(r)
 	t.steps(r, r.Spec.Strategy.Plan(), r.Spec.Strategy.Field())
 	resource.SortFindings(t.findings)
@@ -96,16 +97,27 @@ type translator struct {
 	options  Options
 	findings []resource.Finding
 	uses     []resource.Key
+	// version is the one in which the Rollout is written that is judged.
+	version string
 	// workloads are the Rollouts by their workload.
 	workloads map[string]string
 }
 
 func (t *translator) report(r *rollouts.Rollout, code, field, message, fix string) {
 	ref := model.Ref{Kind: "Rollout", Namespace: r.Namespace, Name: r.Name}
-	t.findings = append(t.findings, t.set.About(ref, resource.Problem(code, "", field, message, fix), severities))
+	t.findings = append(t.findings, t.set.About(ref, resource.Problem(code, "", rollouts.Field(t.version, field), message, fix), severities))
+}
+
+// Version is the one in which a Rollout of a set is written.
+func Version(set *resource.Set, r *rollouts.Rollout) string {
+	u, _ := set.Written(resource.Key{Group: rollouts.Group, Kind: "Rollout", Namespace: r.Namespace, Name: r.Name})
+	apiVersion, _ := u["apiVersion"].(string)
+	_, version := rollout.SplitVersion(apiVersion)
+	return cmp.Or(version, rollouts.Versions[0])
 }
 
 func (t *translator) rollout(r *rollouts.Rollout) {
+	t.version = Version(t.set, r)
 	w := r.Spec.WorkloadRef
 	id := r.Namespace + " " + w.Key()
 	if other, twice := t.workloads[id]; twice {
@@ -139,13 +151,10 @@ func (t *translator) ignored(r *rollouts.Rollout) {
 	}
 	field := r.Spec.Strategy.Field()
 	if r.Spec.Strategy.Plan().TrafficRoutingRef != "" {
-		at := field + ".trafficRoutingRef"
-		if r.Annotations[rollouts.TrafficRoutingAnnotation] != "" { // as it is written in v1alpha1
-			at = "metadata.annotations[" + rollouts.TrafficRoutingAnnotation + "]"
-		}
-		t.report(r, codeFieldIgnored, at, "has no effect, as there is no kind TrafficRouting here", "write in trafficRoutings what the TrafficRouting says")
+		t.report(r, codeFieldIgnored, field+".trafficRoutingRef", "has no effect, as there is no kind TrafficRouting here", "write in trafficRoutings what the TrafficRouting says")
 	}
-	if c := r.Spec.Strategy.Canary; c != nil && c.EnableExtraWorkloadForCanary && r.Spec.Style() != rollouts.ExtraPods {
+	written := t.version == rollouts.Versions[0] || r.Annotations[rollouts.StyleAnnotation] != "" // v1alpha1 has it as its default
+	if c := r.Spec.Strategy.Canary; c != nil && c.EnableExtraWorkloadForCanary && written && r.Spec.Style() != rollouts.ExtraPods {
 		t.report(r, codeFieldIgnored, field+".enableExtraWorkloadForCanary", "has no effect, as new pods of a "+r.Spec.WorkloadRef.Kind+" replace stable ones", "remove it, or release a Deployment")
 	}
 }
@@ -169,7 +178,7 @@ func (t *translator) clashes(r *rollouts.Rollout, traffic *rollouts.TrafficRouti
 // steps judges the steps by themselves.
 func (t *translator) steps(r *rollouts.Rollout, plan *rollouts.Plan, field string) {
 	t.mistakes(r)
-	last := 0
+	last, share := 0, rollouts.Share(t.version)
 	for i := range plan.Steps {
 		s, at := &plan.Steps[i], fmt.Sprintf("%s.steps[%d]", field, i)
 		t.everything(r, s.Matches, at)
@@ -179,7 +188,7 @@ func (t *translator) steps(r *rollouts.Rollout, plan *rollouts.Plan, field strin
 			continue
 		}
 		if s.RequestHeaderModifier != nil && !s.Shifts() {
-			t.report(r, codeModifierAlone, at+".requestHeaderModifier", "has no effect without traffic or matches", "write traffic or matches, or remove it")
+			t.report(r, codeModifierAlone, at+".requestHeaderModifier", "has no effect without "+share+" or matches", "write "+share+" or matches, or remove it")
 		}
 		if plan.Traffic() == nil && s.Shifts() {
 			t.report(r, codeNoRouting, at, "says which requests go to the canary, but nothing that routes requests is named", "write "+field+".trafficRoutings")

@@ -119,7 +119,7 @@ func (v *Rollouts) judge(ctx context.Context, r *request) *admissionv1.Admission
 	if problems = append(problems, clashes...); len(problems) > 0 {
 		return r.deny(problems)
 	}
-	for _, f := range dialect.Steps(nil, now) {
+	for _, f := range dialect.Steps(nil, version, now) {
 		if f.Severity == resource.Info {
 			continue
 		}

@@ -115,6 +115,8 @@ func TestWorkloadsAreHeldWhenTheirTemplateChanges(t *testing.T) {
 		"no Rollout":                          {"", shop, next, false, false},
 		"a Rollout of another":                {strings.Replace(valid, "kind: Deployment, name: web", "kind: Deployment, name: other", 1), shop, next, false, false},
 		"one that is not valid":               {strings.Replace(valid, "20%", "900%", 1), shop, next, false, false},
+		"one that cannot be carried out":      {strings.Replace(valid, "traffic: 20%", "matches: [{path: {value: api}}]", 1), shop, next, false, false},
+		"the same, midway":                    {strings.Replace(remembering, "traffic: 20%", "matches: [{path: {value: api}}]", 1), heldShop, applied, true, true},
 		"one that is disabled":                {strings.Replace(valid, "spec:\n", "spec:\n  disabled: true\n", 1), shop, next, false, false},
 		"one that is being deleted":           {strings.Replace(valid, "name: web}\n", `name: web, deletionTimestamp: "2026-01-01T00:00:00Z"}`+"\n", 1), shop, next, false, false},
 		"paused by its user":                  {valid, shop, strings.Replace(next, "replicas: 3", "replicas: 3, paused: true", 1), false, false},

@@ -319,7 +319,9 @@ func TestARolloutThatCannotBeCarriedOutIsLeftAlone(t *testing.T) {
 		time.Sleep(again)
 		c.edit(rolloutKind, path("api"))
 		leftAlone(4)
-		c.edit(rolloutKind, func(u *unstructured.Unstructured) { _ = unstructured.SetNestedField(u.Object, true, "spec", "disabled") })
+		c.edit(rolloutKind, func(u *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(u.Object, true, "spec", "disabled")
+		})
 		c.run(func() bool { return c.status().Phase == rollouts.PhaseDisabled })
 	})
 }
