@@ -231,14 +231,9 @@ func planObject(set *resource.Set, namespace, field string, part rollout.Part) p
 			Message: fmt.Sprintf("%s %s/%s %s", t.Kind, namespace, t.Name, why), Fix: fix})
 	}
 	for _, told := range part.Laid.Told {
-		p := planProblem{Severity: finding.Info, Field: field, Message: told.Message, Fix: told.Fix, object: told.Object}
+		p := planProblem{Severity: finding.Info, Field: told.At(t, field), Message: told.Message, Fix: told.Fix, object: told.Object}
 		if told.Short {
 			p.Severity = finding.Error
-		}
-		if told.Object {
-			p.Field = t.Field
-		} else if told.Field != "" {
-			p.Field += "." + told.Field
 		}
 		out.Problems = append(out.Problems, p)
 	}

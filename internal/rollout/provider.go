@@ -148,7 +148,8 @@ type Laid struct {
 // Told is one thing that a user should know of a step. A condition that a provider cannot express is never left out in
 // silence, and requests that the step does not name never reach the canary for lack of it, unless Told says so.
 type Told struct {
-	// Field is a field of the step, such as "matches[0].path", or empty for all of it.
+	// Field is a field of the step, such as "matches[0].path", or empty for all of it. If it is about the target, it is the field
+	// beside that which names it, such as "classType", or empty for that.
 	Field string
 	// Short means that the step cannot be carried out as it is written. Otherwise it is, and this is a note.
 	Short bool
@@ -156,6 +157,19 @@ type Told struct {
 	Object bool
 	// Message says what is done instead, Fix what the user could do.
 	Message, Fix string
+}
+
+// At is the field of the Rollout that it is about. Step is that of the step.
+func (t Told) At(target Target, step string) string {
+	switch {
+	case t.Object && t.Field != "":
+		return target.Field[:strings.LastIndexByte(target.Field, '.')+1] + t.Field
+	case t.Object:
+		return target.Field
+	case t.Field != "":
+		return step + "." + t.Field
+	}
+	return step
 }
 
 // Shortf returns a Told that the step falls short of what is written.

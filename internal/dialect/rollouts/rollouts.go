@@ -260,20 +260,17 @@ func (t *translator) targets(r *rollouts.Rollout, field string) {
 			}
 			about[target.Field] = true
 			for _, told := range part.Laid.Told {
-				code, at := codeStepNote, fmt.Sprintf("%s.steps[%d]", field, stage.Step)
+				code := codeStepNote
 				switch {
 				case told.Object && about[told.Message]:
 					continue
 				case told.Object:
 					about[told.Message] = true
-					code, at = codeTarget, target.Field
+					code = codeTarget
 				case told.Short:
 					code = codeStepShort
 				}
-				if told.Field != "" {
-					at += "." + told.Field
-				}
-				t.report(r, code, at, told.Message, told.Fix)
+				t.report(r, code, told.At(target, fmt.Sprintf("%s.steps[%d]", field, stage.Step)), told.Message, told.Fix)
 			}
 		}
 	}

@@ -211,16 +211,17 @@ func (p *product) tellOrder(item added, f entry) {
 
 // tellInexpressed says why a step's match cannot be written for an entry.
 func (p *product) tellInexpressed(e entry) {
-	at, why := "", "together with those of the rule"
+	at, why, fix := "", "together with those of the rule", "write a path or an exact value that lies inside what the rule matches"
 	switch {
 	case p.Target.Kind == "GRPCRoute" && len(p.step.query) > 0:
-		at, why = "queryParams", "in a GRPCRoute, since requests of gRPC have no query"
+		at, why, fix = "queryParams", "in a GRPCRoute, since requests of gRPC have no query", "name the requests by path or header"
 	case p.Target.Kind == "GRPCRoute" && p.step.path.kind != anyPath:
-		at, why = "path", `in a GRPCRoute: it must be "/service" or, with the type Exact, "/service/method", inside what the rule matches`
+		at, why = "path", "in a GRPCRoute, whose matches name a service, or a method of one"
+		fix = `write "/service" or, with the type Exact, "/service/method", inside what the rule matches`
 	case p.step.path.kind == expression || e.path.kind == expression:
 		at, why = "path", "since two expressions, or an expression and a path, cannot both be demanded"
 	}
-	p.told = append(p.told, rollout.Shortf(field(p.index, at), "write a path or an exact value that lies inside what the rule matches",
+	p.told = append(p.told, rollout.Shortf(field(p.index, at), fix,
 		"the condition cannot be written for spec.rules[%d] of %s %s, so its requests stay with the stable version", e.rule, p.Target, why))
 }
 

@@ -70,7 +70,9 @@ func lay(r rollout.Request) rollout.Laid {
 	laid := rollout.Laid{Object: r.Object}
 	kind, known := classes[r.Target.Class]
 	if !known {
-		laid.Told = []rollout.Told{rollout.Objectf("write one of nginx, higress, mse, aliyun-alb", "the class type %q is not known, so %s is not shifted", r.Target.Class, r.Target)}
+		told := rollout.Objectf("write one of nginx, higress, mse, aliyun-alb", "the class type %q is not known, so %s is not shifted", r.Target.Class, r.Target)
+		told.Field = "classType"
+		laid.Told = []rollout.Told{told}
 		return laid
 	}
 	c := &canary{Request: r, class: kind, annotations: map[string]any{}}
