@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/weirmesh/weir/api/rollouts"
+	dialect "github.com/weirmesh/weir/internal/dialect/rollouts"
 	"github.com/weirmesh/weir/internal/rollout"
 	"github.com/weirmesh/weir/internal/rollout/command"
 	"github.com/weirmesh/weir/internal/rollout/view"
@@ -46,7 +47,7 @@ func (k *keeper) carryOut(c Command) error {
 	if k.set == nil {
 		return errors.New("the files have not been read yet")
 	}
-	all := k.all()
+	all := dialect.List.In(k.set)
 	i := slices.IndexFunc(all, func(r *rollouts.Rollout) bool { return r.Namespace == c.Namespace && r.Name == c.Name })
 	if i < 0 {
 		return fmt.Errorf("%w: Rollout %s/%s", ErrNotFound, c.Namespace, c.Name)
@@ -55,7 +56,7 @@ func (k *keeper) carryOut(c Command) error {
 	if !k.leads || st == nil {
 		return errors.New("another process carries out the Rollouts of these files: ask it")
 	}
-	if why := k.leftAlone(all[i]); why != "" {
+	if why := rollout.LeftAlone(all[i]); why != "" {
 		return errors.New("the Rollout cannot be changed: " + why)
 	}
 	return st.carryOut(all[i], c)

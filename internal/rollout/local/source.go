@@ -7,11 +7,14 @@ import (
 	"log/slog"
 	"maps"
 	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weirmesh/weir/api/rollouts"
+	dialect "github.com/weirmesh/weir/internal/dialect/rollouts"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/rollout"
 	"github.com/weirmesh/weir/internal/rollout/view"
@@ -70,7 +73,7 @@ func (s *Source) Run(ctx context.Context, emit func(*resource.Set)) error {
 			}
 		})
 	}()
-	k := &keeper{source: s, emit: emit, states: map[string]*state{}, meters: map[string]*meter{}, valid: map[string]*rollouts.Rollout{}}
+	k := &keeper{source: s, emit: emit, states: map[string]*state{}, meters: map[string]*meter{}}
 	err, over := k.run(ctx, sets, ended)
 	cancel()
 	if !over {
@@ -90,11 +93,8 @@ type keeper struct {
 	set, emitted *resource.Set
 	states       map[string]*state
 	meters       map[string]*meter
-	// refused are the objects that Rollouts would make invalid, valid what the files had last of
-	// Rollouts that were valid, alone why some are left alone that are not valid any more.
+	// refused are the objects that Rollouts would make invalid.
 	refused map[string]refusal
-	valid   map[string]*rollouts.Rollout
-	alone   map[string]string
 	// loaded says that states are the file's; leads that this process may decide.
 	loaded, leads bool
 	// mute keeps an error of the file from being told again and again.
@@ -139,7 +139,7 @@ func (k *keeper) run(ctx context.Context, sets <-chan *resource.Set, ended <-cha
 // turn decides on all Rollouts and gives the Set on, if it changed. It returns after which time to do it again; zero is
 // not before something happens.
 func (k *keeper) turn(now time.Time) (again time.Duration) {
-	all := k.all()
+	all := dialect.List.In(k.set)
 	if len(all) == 0 && !k.loaded {
 		if k.emitted == nil {
 			k.emitted = k.set
@@ -233,6 +233,23 @@ func (k *keeper) save() {
 
 func id(r *rollouts.Rollout) string { return r.Namespace + "/" + r.Name }
 
+// forget drops what is known of Rollouts that are gone: what they laid over objects goes with them. Of
+// one that is not valid, and was not since the process began, it waits.
+func (k *keeper) forget(all []*rollouts.Rollout) {
+	for key, st := range k.states {
+		namespace, name, _ := strings.Cut(key, "/")
+		if _, invalid := k.set.Rejected[resource.Key{Group: rollouts.Group, Kind: "Rollout", Namespace: namespace, Name: name}]; invalid {
+			continue
+		}
+		if !slices.ContainsFunc(all, func(r *rollouts.Rollout) bool { return id(r) == key }) {
+			if st.Routing != nil {
+				k.emitted = nil
+			}
+			delete(k.states, key)
+		}
+	}
+}
+
 // decide goes on with one Rollout, as far as it goes without waiting. It returns when to go on.
 func (k *keeper) decide(r *rollouts.Rollout, now time.Time) time.Time {
 	st := k.states[id(r)]
@@ -240,7 +257,7 @@ func (k *keeper) decide(r *rollouts.Rollout, now time.Time) time.Time {
 		st = &state{}
 		k.states[id(r)] = st
 	}
-	if why := k.leftAlone(r); why != "" {
+	if why := rollout.LeftAlone(r); why != "" {
 		var event *rollout.Event
 		if st.Status, event = rollout.Leave(&st.Status, why); event != nil {
 			k.tell(r, st, now, *event)
