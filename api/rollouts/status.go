@@ -78,8 +78,14 @@ const (
 	// ConditionMetadata is False while pods do not get patchPodTemplateMetadata. It is Weir's own.
 	ConditionMetadata = "PodMetadata"
 
+	// ConditionAsWritten is False while a step is carried out that cannot be as it is written. It is Weir's own.
+	ConditionAsWritten = "StepAsWritten"
+
 	// ReasonNoExtraPods is one of ConditionMetadata.
 	ReasonNoExtraPods = "NoExtraPods"
+	// ReasonTrafficIgnored and ReasonNotExpressed are those of ConditionAsWritten.
+	ReasonTrafficIgnored = "TrafficIgnored"
+	ReasonNotExpressed   = "NotExpressed"
 
 	ReasonInitializing  = "Initializing"
 	ReasonInRolling     = "InRolling"

@@ -33,6 +33,7 @@ func Decide(f Facts) Outcome {
 	each(d.status, unobstructed)
 	d.approved()
 	d.phase()
+	d.asWritten()
 	if rel := d.status.Release(); rel != nil {
 		d.status.CurrentStepIndex, d.status.CurrentStepState = rel.CurrentStepIndex, rel.CurrentStepState
 	} else {

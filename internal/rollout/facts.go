@@ -63,6 +63,9 @@ type Traffic struct {
 	Wrong string
 	// Carried are the wants that the objects fulfil as they are now. Several steps may want the same.
 	Carried []Want
+	// Short is what the objects cannot express of a step, ShortOf; 0 if that is not known of any.
+	Short   []Told
+	ShortOf Want
 	// Settled means that proxies route by the objects as they are now. Otherwise Awaited says what for, if that is known.
 	Settled bool
 	Awaited string

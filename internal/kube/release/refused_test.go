@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/weirmesh/weir/api/rollouts"
+	"github.com/weirmesh/weir/internal/kube/edit"
 	"github.com/weirmesh/weir/internal/rollout"
 	"github.com/weirmesh/weir/internal/rollout/workload"
 )
@@ -323,6 +324,49 @@ func TestARolloutThatCannotBeCarriedOutIsLeftAlone(t *testing.T) {
 			_ = unstructured.SetNestedField(u.Object, true, "spec", "disabled")
 		})
 		c.run(func() bool { return c.status().Phase == rollouts.PhaseDisabled })
+	})
+}
+
+// TestWhatAStepCannotBeIsInTheStatus: as long as the step is carried out.
+func TestWhatAStepCannotBeIsInTheStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const header = `matches: [{headers: [{name: x, type: RegularExpression, value: "a.*"}]}]`
+		c := newToy(t, "{traffic: 20%, replicas: 1, "+header+"}, {replicas: 1, "+header+"}, {traffic: 50%, replicas: 1}")
+		c.run(c.healthy)
+		c.release("v2")
+		condition := func() string {
+			s := c.status()
+			if a := s.Condition(rollouts.ConditionAsWritten); a != nil {
+				return fmt.Sprintf("%s %s: %s", a.Status, a.Reason, a.Message)
+			}
+			return ""
+		}
+		want := func(text string) {
+			t.Helper()
+			if got := condition(); got != text {
+				t.Errorf("the condition is %q, want %q", got, text)
+			}
+		}
+		c.run(c.waits(1))
+		want("False TrafficIgnored: Step 1 is not carried out as it is written: traffic: has no effect beside matches; remove it, or make two steps of it.")
+		c.approve()
+		c.run(c.waits(2))
+		want("")
+		c.edit(edit.GVK("gateway.networking.k8s.io", "v1", "HTTPRoute"), func(u *unstructured.Unstructured) { // its user applies another file
+			delete(u.Object["metadata"].(map[string]any), "annotations")
+			u.Object["spec"] = map[string]any{"parentRefs": []any{map[string]any{"name": "edge"}}, "rules": []any{map[string]any{
+				"matches":     []any{map[string]any{"headers": []any{map[string]any{"name": "x", "type": "RegularExpression", "value": "b.*"}}}},
+				"backendRefs": []any{map[string]any{"name": "web", "port": int64(80), "weight": int64(7)}},
+			}}}
+		})
+		const told = "False NotExpressed: Step 2 is not carried out as it is written: matches[0]: the condition cannot be written for spec.rules[0] of HTTPRoute web together with those of the rule, so its requests stay with the stable version; write a path or an exact value that lies inside what the rule matches."
+		c.run(func() bool { return condition() == told })
+		if n := c.retries(30 * time.Second); n > 0 {
+			t.Errorf("%d statuses", n)
+		}
+		c.approve()
+		c.run(c.waits(3))
+		want("")
 	})
 }
 

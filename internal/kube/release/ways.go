@@ -171,6 +171,9 @@ func (t *turn) observeTargets(ctx context.Context, f *rollout.Traffic) error {
 		if err != nil {
 			return err
 		}
+		if want > 0 {
+			f.Short, f.ShortOf = rollout.Short(laid.told), want
+		}
 		if laid.wrong != "" && want > 0 {
 			f.Wrong = laid.wrong
 		}
@@ -342,15 +345,8 @@ func (t *turn) route(ctx context.Context, want rollout.Want) error {
 		}
 	}
 	if want > 0 {
-		for _, told := range l.told {
-			if !told.Short {
-				continue
-			}
-			at := ""
-			if told.Field != "" {
-				at = told.Field + ": "
-			}
-			t.events.tell(t.live, rollout.Event{Reason: "StepFallsShort", Warning: true, Message: fmt.Sprintf("Step %d cannot be carried out as it is written: %s%s; %s.", want, at, told.Message, told.Fix)})
+		for _, e := range rollout.ShortEvents(l.told, want) {
+			t.events.tell(t.live, e)
 		}
 	}
 	return nil

@@ -148,17 +148,3 @@ func keyOf(u map[string]any) resource.Key {
 	group, _ := rollout.SplitVersion(apiVersion)
 	return resource.Key{Group: group, Kind: kind, Namespace: namespace, Name: name}
 }
-
-func tell(told []rollout.Told, step int32) (events []rollout.Event) {
-	for _, t := range told {
-		if !t.Short {
-			continue
-		}
-		at := ""
-		if t.Field != "" {
-			at = t.Field + ": "
-		}
-		events = append(events, rollout.Event{Reason: "StepFallsShort", Warning: true, Message: fmt.Sprintf("Step %d cannot be carried out as it is written: %s%s; %s.", step, at, t.Message, t.Fix)})
-	}
-	return events
-}

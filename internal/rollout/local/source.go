@@ -95,6 +95,8 @@ type keeper struct {
 	meters       map[string]*meter
 	// refused are the objects that Rollouts would make invalid.
 	refused map[string]refusal
+	// short is what objects cannot express of the routings that are laid over them.
+	short map[string][]rollout.Told
 	// loaded says that states are the file's; leads that this process may decide.
 	loaded, leads bool
 	// mute keeps an error of the file from being told again and again.
@@ -279,9 +281,10 @@ func (k *keeper) decide(r *rollouts.Rollout, now time.Time) time.Time {
 			st.Routing = rollout.RoutingFor(plan, a.Want)
 			k.emitted = nil
 			delete(k.refused, id(r)) // of the step before
-			delete(k.meters, id(r))  // what came before says nothing of this step
+			delete(k.short, id(r))
+			delete(k.meters, id(r)) // what came before says nothing of this step
 			if a.Want > 0 {
-				k.tell(r, st, now, tell(newOverlay(k.set, k.source.providers).lay(r, st.Routing), int32(a.Want))...)
+				k.tell(r, st, now, rollout.ShortEvents(newOverlay(k.set, k.source.providers).lay(r, st.Routing), a.Want)...)
 			}
 		}
 		if c := st.Status.Condition(rollouts.ConditionSucceeded); st.active() && st.Status.Phase == rollouts.PhaseHealthy && c != nil && c.Status == "True" && st.Status.Revision() == st.Update.Name {
@@ -340,6 +343,9 @@ func (k *keeper) observe(r *rollouts.Rollout, st *state, now time.Time) (f rollo
 			t.Carried = append(t.Carried, want)
 		}
 	}
+	if rel := copied.Status.Release(); rel != nil && slices.Contains(t.Carried, rollout.Want(rel.CurrentStepIndex)) {
+		t.Short, t.ShortOf = k.short[id(r)], rollout.Want(rel.CurrentStepIndex)
+	}
 	_, refused := k.refused[id(r)]
 	t.Settled = k.emitted != nil && k.source.applied.Load() == k.emitted && !refused
 	return f, stable
@@ -358,6 +364,7 @@ func equal(a, b *rollout.Routing) bool {
 // lay gives the Set on with what Rollouts lay over it.
 func (k *keeper) lay(all []*rollouts.Rollout, now time.Time) {
 	o := newOverlay(k.set, k.source.providers)
+	k.short = map[string][]rollout.Told{}
 	for _, r := range all {
 		st := k.states[id(r)]
 		if st == nil || st.Routing == nil {
@@ -370,7 +377,7 @@ func (k *keeper) lay(all []*rollouts.Rollout, now time.Time) {
 		if canary, _ := endpoints(k.set, r.Namespace, plan.CanaryService()); len(canary) == 0 {
 			continue // nobody would answer there
 		}
-		o.lay(r, st.Routing)
+		k.short[id(r)] = rollout.Short(o.lay(r, st.Routing))
 	}
 	set, refused := o.laid()
 	before := k.refused

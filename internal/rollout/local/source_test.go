@@ -14,12 +14,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weirmesh/weir/api/rollouts"
 	"github.com/weirmesh/weir/internal/dialect"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/rollout"
 	"github.com/weirmesh/weir/internal/rollout/command"
 	"github.com/weirmesh/weir/internal/rollout/provider"
 	"github.com/weirmesh/weir/internal/rollout/view"
+	"github.com/weirmesh/weir/internal/screen"
 )
 
 // files is a source whose sets a test makes.
@@ -47,6 +49,7 @@ type shop struct {
 	pinned         string // the rest of the route's spec
 	without        bool   // no Rollout
 	noRoute        bool
+	match          string // of the route's rule, beside its path
 }
 
 const threeSteps = `[{traffic: 20%, replicas: 1, pause: {duration: 10}}, {replicas: 1, matches: [{headers: [{name: x-new, value: "yes"}]}]}, {traffic: 60%, replicas: 1, pause: {duration: 10}}]`
@@ -72,8 +75,8 @@ spec:
 kind: HTTPRoute
 metadata: {name: shop}
 spec:
-  rules: [{matches: [{path: {value: /}}], backendRefs: [{name: shop, port: 80, weight: 7}]}]%s
-`, s.pinned)
+  rules: [{matches: [{%spath: {value: /}}], backendRefs: [{name: shop, port: 80, weight: 7}]}]%s
+`, s.match, s.pinned)
 	}
 	b.WriteString("---\n# endpoints\n")
 	for name, addresses := range map[string][]string{"shop": s.stable, "shop-canary": s.canary} {
@@ -647,5 +650,54 @@ func TestAnObjectThatWouldNotBeValidIsTold(t *testing.T) {
 		if v := g.view(); strings.Contains(v.Message, "Weir cannot") {
 			t.Errorf("it says %q", v.Message)
 		}
+	})
+}
+
+// TestWhatAStepCannotBeIsInTheStatus: as long as the step is carried out.
+func TestWhatAStepCannotBeIsInTheStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := filepath.Join(t.TempDir(), "state.json")
+		g, s := release(t, &Store{Path: store}, `[{traffic: 20%, replicas: 1, matches: [{headers: [{name: x-new, value: "yes"}]}]},
+  {replicas: 1, matches: [{headers: [{name: x-new, value: bold}]}, {headers: [{name: x-new, type: RegularExpression, value: "a.*"}]}]}, {traffic: 60%, replicas: 1}]`)
+		condition := func() string {
+			v := g.view()
+			if c := v.Status.Condition(rollouts.ConditionAsWritten); c != nil {
+				return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+			}
+			return ""
+		}
+		want := func(text string) {
+			t.Helper()
+			if got := condition(); got != text {
+				t.Errorf("the condition is %q, want %q", got, text)
+			}
+		}
+		g.want(view.Paused, 1, second)
+		const ignored = "False TrafficIgnored: Step 1 is not carried out as it is written: traffic: has no effect beside matches; remove it, or make two steps of it."
+		want(ignored)
+		if v := g.view(); !strings.Contains(v.Tree(screen.Screen{}, time.Now()), "\nLacks:     Step 1 is not carried out as it is written: traffic: ") {
+			t.Error(v.Tree(screen.Screen{}, time.Now()))
+		}
+		g.do(command.Promote)
+		g.pass(5 * time.Second)
+		want("")
+		const (
+			told       = "False NotExpressed: Step 2 is not carried out as it is written: matches[1]: the condition cannot be written for spec.rules[0] of HTTPRoute shop together with those of the rule, so its requests stay with the stable version; write a path or an exact value that lies inside what the rule matches."
+			expression = "value: b.*, type: RegularExpression"
+		)
+		s.match = "headers: [{name: x-new, " + expression + "}], "
+		g.write(s) // a rule with an expression itself: two cannot be demanded together
+		g.pass(5 * time.Second)
+		want(told)
+		g.pass(time.Hour)
+		g.end()
+		g = serve(t, &Store{Path: store})
+		defer g.end()
+		g.write(s)
+		g.pass(5 * time.Second)
+		want(told)
+		g.do(command.Promote)
+		g.pass(5 * time.Second)
+		want("")
 	})
 }

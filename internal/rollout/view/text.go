@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirmesh/weir/api/rollouts"
 	"github.com/weirmesh/weir/internal/screen"
 	"github.com/weirmesh/weir/internal/visible"
 )
@@ -126,6 +127,9 @@ func (r *Rollout) Tree(s screen.Screen, now time.Time) string {
 		who = "When the pods are there: " + who
 	}
 	field("Requests:", who)
+	if c := r.Status.Condition(rollouts.ConditionAsWritten); c != nil {
+		field("Lacks:", c.Message)
+	}
 	if r.Routing != nil {
 		field("Set:", r.set())
 		if m := r.Measured; m != nil && m.Stable+m.Canary > 0 {
