@@ -110,6 +110,9 @@ func (c Command) Change(f Facts) (Change, error) {
 	case f.Rollout.Spec.Disabled && c.Verb != Pause && c.Verb != Resume:
 		return Change{}, errors.New("the Rollout is disabled: remove spec.disabled")
 	}
+	if why := rollout.LeftAlone(f.Rollout); why != "" && f.Away == "" {
+		return Change{}, errors.New("nothing would follow, as the Rollout cannot be carried out: " + why)
+	}
 	switch c.Verb {
 	case Promote:
 		return a.promote(c)

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/api/rollouts"
 	"github.com/weirmesh/weir/internal/rollout"
@@ -55,6 +56,11 @@ func step(n, next int32) func(*Facts) {
 func paused(f *Facts) {
 	f.Rollout.Spec.Strategy.Paused = true
 	reason(rollouts.ReasonPaused)(f)
+}
+
+func mistaken(f *Facts) {
+	path := "api"
+	f.Rollout.Spec.Strategy.Canary.Steps[1].Matches = []rollouts.Match{{Path: &gatewayv1.HTTPPathMatch{Value: &path}}}
 }
 
 func away(f *Facts) { f.Away = "OpenKruise is there" }
@@ -122,6 +128,8 @@ func TestACommandIsOneChangeOrSaysWhyNot(t *testing.T) {
 		{"another version in a canary", Command{Verb: Promote}, f{third}, "rollouts/status " + ready, "approved"},
 		{"deleted", Command{Verb: Promote}, f{func(f *Facts) { f.Rollout.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }}, "", "being deleted"},
 		{"disabled", Command{Verb: Promote}, f{func(f *Facts) { f.Rollout.Spec.Disabled = true }}, "", "spec.disabled"},
+		{"that cannot be carried out", Command{Verb: Promote}, f{mistaken}, "", "left alone: spec.strategy.canary.steps[1].matches[0].path.value"},
+		{"the same under OpenKruise", Command{Verb: Promote}, f{mistaken, away}, "rollouts/status " + ready, "approved"},
 		{"without steps", Command{Verb: Promote}, f{func(f *Facts) { f.Rollout.Spec.Strategy.Canary = nil }}, "", "no steps"},
 
 		{"all the rest", Command{Verb: Promote, Full: true}, nil, `rollouts/status {"status":{"canaryStatus":{"currentStepIndex":3,"currentStepState":"Completed","nextStepIndex":-1},"currentStepIndex":3,"currentStepState":"Completed"}}`, "skipped"},

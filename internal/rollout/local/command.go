@@ -57,7 +57,7 @@ func (k *keeper) carryOut(c Command) error {
 		return errors.New("another process carries out the Rollouts of these files: ask it")
 	}
 	if why := rollout.LeftAlone(all[i]); why != "" {
-		return errors.New("the Rollout cannot be changed: " + why)
+		return errors.New("nothing would follow, as the Rollout cannot be carried out: " + why)
 	}
 	return st.carryOut(all[i], c)
 }
