@@ -118,17 +118,17 @@ func (f *finder) match(m *rollouts.Match) {
 
 func (f *finder) expression(field, pattern string) {
 	var bad *model.PatternError
-	if _, err := model.CheckPattern(pattern); !errors.As(err, &bad) || f.foreign && mayBePCRE(pattern) {
+	if _, err := model.CheckPattern(pattern); !errors.As(err, &bad) || f.foreign && (bad.TooLarge || mayBePCRE(pattern)) {
 		return
 	}
 	f.add(InvalidExpression, field, bad.Reason, bad.Fix)
 }
 
-// mayBePCRE reports whether a pattern that is not valid as one of RE2 may be one of PCRE.
+// mayBePCRE reports whether a pattern that does not compile as one of RE2 may be one of PCRE.
 func mayBePCRE(pattern string) bool {
 	var bad *syntax.Error
 	if _, err := syntax.Parse(pattern, syntax.Perl); !errors.As(err, &bad) {
-		return true // its size is what is wrong
+		return true
 	}
 	switch bad.Code {
 	case syntax.ErrInvalidPerlOp, syntax.ErrInvalidEscape, syntax.ErrInvalidRepeatOp, syntax.ErrInvalidRepeatSize, syntax.ErrInvalidNamedCapture, syntax.ErrInvalidCharRange, syntax.ErrNestingDepth, syntax.ErrLarge:
