@@ -126,10 +126,11 @@ func TestSchemasJudgeAsTheAPIServerDoes(t *testing.T) {
 			u, _ := value.(map[string]any)
 			apiVersion, _ := u["apiVersion"].(string)
 			kindName, _ := u["kind"].(string)
-			k := everything.named(kindName)[0]
-			if k == nil || !k.Custom() {
+			named := everything.named(kindName)
+			if len(named) == 0 || !named[0].Custom() {
 				continue
 			}
+			k := named[0]
 			version := k.Versions[0]
 			for _, v := range k.Versions {
 				if k.APIVersion(v) == apiVersion {

@@ -11,7 +11,7 @@ import (
 
 // With returns a Set that has objects, given as they would be written, in the place of those of the same key or in
 // addition; everything else is this Set's. Written still returns what users wrote. An object that is not valid is left
-// out, and so is one of a kind that is not read: what was there stays. The findings say why.
+// out, and so is one of a kind that is not read: what was there stays. The findings are those about such objects.
 func (s *Set) With(written ...map[string]any) (*Set, []Finding) {
 	var findings []Finding
 	over := make(map[Key]metav1.Object, len(written))
@@ -19,8 +19,8 @@ func (s *Set) With(written ...map[string]any) (*Set, []Finding) {
 	var order []Key
 	for _, u := range written {
 		k, key, object, why := s.decodeWritten(runtime.DeepCopyJSON(u))
-		findings = append(findings, why...)
 		if object == nil {
+			findings = append(findings, why...)
 			continue
 		}
 		if of[key] == nil {

@@ -6,6 +6,7 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -182,11 +183,9 @@ func judgePath(value string) (message, fix string) {
 
 // escaped is the first character of a text as paths have it.
 func escaped(text string) (out string) {
-	for _, c := range text {
-		for _, b := range []byte(string(c)) {
-			out += fmt.Sprintf("%%%02X", b)
-		}
-		break
+	_, n := utf8.DecodeRuneInString(text)
+	for _, b := range []byte(text[:n]) {
+		out += fmt.Sprintf("%%%02X", b)
 	}
 	return out
 }
