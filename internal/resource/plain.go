@@ -230,8 +230,11 @@ func plainType(f *Finding, err *field.Error, value any) {
 		f.Message = fmt.Sprintf("%d is a number, but must be %s", v, wanted)
 		if wanted == "text" {
 			f.Fix = fmt.Sprintf("put it in quotes: %q", strconv.FormatInt(v, 10))
-			if durations[name] {
+			switch {
+			case durations[name]:
 				f.Fix = fmt.Sprintf("write a duration with its unit: %ds", v)
+			case name == "traffic": // of a step of a Rollout
+				f.Fix = fmt.Sprintf("write a percentage: %d%%", v)
 			}
 		}
 	case float64:
