@@ -1,6 +1,9 @@
 package resource
 
 import (
+	"slices"
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -37,14 +40,17 @@ func Versioned[T any, P customObject[T]](convert func(version string, u map[stri
 			_, errs := convert(version, u)
 			return nil, exact(findings, errs, u)
 		}
-		if !ok {
+		if !ok && slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity == Error && (!misread(f) || f.Server != "") }) {
 			return nil, findings
 		}
 		object, errs := convert(version, u)
 		for _, err := range errs {
+			if !ok && slices.ContainsFunc(findings, func(f Finding) bool { return misread(f) && strings.HasPrefix(f.Ref.Field, err.Field) }) {
+				continue // what is not read is missing
+			}
 			findings = append(findings, schemaFinding(err, u))
 		}
-		if len(errs) > 0 {
+		if !ok || len(errs) > 0 {
 			return nil, findings
 		}
 		if note != nil {

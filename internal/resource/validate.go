@@ -51,7 +51,7 @@ func admit(k *Kind, version string, u map[string]any) (findings []Finding, ok bo
 		}
 		findings = append(findings, unknownInVersion(k, version, path))
 	}
-	misspelt := k.Bundled && slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity == Error })
+	misspelt := k.Bundled && slices.ContainsFunc(findings, misread)
 	pruneNulls(u, s.structural)
 	metadata, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta)
 	if err != nil {
@@ -181,6 +181,9 @@ func schemaCode(t field.ErrorType) string {
 	}
 	return CodeInvalid
 }
+
+// misread reports whether a finding is about a field that was to say something, and is not read.
+func misread(f Finding) bool { return f.Code == CodeMisspeltField || f.Code == CodeOtherVersion }
 
 // unknownInVersion is unknownField for an object of a version. It also tells of a field that another version has.
 func unknownInVersion(k *Kind, version, path string) Finding {
