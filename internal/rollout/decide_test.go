@@ -459,7 +459,7 @@ func TestWhereverItIsCutOffItResumes(t *testing.T) {
 // any release.
 func TestAnyWalkEndsWithEverythingAsItWas(t *testing.T) {
 	seed := rand.Uint64()
-	for walk := range size.Of(100, 1000) {
+	for walk := range size.Of(100, 500) {
 		if anyWalk(t, seed, uint64(walk)); t.Failed() {
 			return
 		}
