@@ -16,6 +16,7 @@ import (
 	"github.com/weirmesh/weir/internal/process"
 	"github.com/weirmesh/weir/internal/resource"
 	"github.com/weirmesh/weir/internal/screen"
+	"github.com/weirmesh/weir/internal/visible"
 	"github.com/weirmesh/weir/internal/workload"
 )
 
@@ -95,7 +96,7 @@ func (o *identityOptions) run(s streams, path string, paths []string, output str
 		_, _, found := tlsconfig.Translate(set, tlsconfig.Options{Grants: o.grants})
 		for _, p := range found {
 			if p.Severity == resource.Error { // names that certificates lack
-				fmt.Fprintln(s.err, p)
+				fmt.Fprintln(s.err, visible.Text("weir: "+p.String()))
 			}
 		}
 		if len(all) == 0 {
