@@ -334,17 +334,7 @@ name: my-tls-config
 spec:
   subjectNames: [foo, bar]
   selector: {matchLabels: {app: foo}}
----
-apiVersion: v1
-kind: Service
-metadata: {name: foo}
-spec: {selector: {app: foo}, ports: [{port: 80}]}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: foo}
-spec: {selector: {matchLabels: {app: foo}}, template: {metadata: {labels: {app: foo}}, spec: {containers: [{name: c, image: i}]}}}
----
+` + serviceFoo + `---
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: other}

@@ -174,7 +174,7 @@ func judgePath(value string) (message, fix string) {
 			i += 2
 		case c == '%':
 			return fmt.Sprintf("%q has the character %% without two hexadecimal digits behind it", quoted(value)), "write %25 for the character itself"
-		case !pathByte(c):
+		case c != '/' && model.EscapedInPaths(c), c <= ' ', c == 0x7f:
 			return fmt.Sprintf("%q has a character that a path has only escaped", quoted(value)), "write it as " + escaped(value[i:])
 		}
 	}
@@ -188,10 +188,6 @@ func escaped(text string) (out string) {
 		out += fmt.Sprintf("%%%02X", b)
 	}
 	return out
-}
-
-func pathByte(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-/._~!$&'()*+,;=:@", c) >= 0
 }
 
 // maxQuoted bounds how much of a value a message repeats, in bytes.
