@@ -12,6 +12,8 @@ type dialect struct {
 	// response is that of a schema, parameter one of a type.
 	response  func(schema object) object
 	parameter func(p object, kind string) object
+	// nullable lets a schema's value be null.
+	nullable func(schema object)
 }
 
 var (
@@ -22,6 +24,9 @@ var (
 			p["type"], p["uniqueItems"] = kind, true
 			return p
 		},
+		// Version 2 has no word for it, and one that it does not know makes an API server answer 503 to everybody who asks for
+		// the document of all its APIs as protobuf. What has no type may be null.
+		nullable: func(schema object) { delete(schema, "type") },
 	}
 	third = dialect{
 		refs: "#/components/schemas/",
@@ -32,6 +37,7 @@ var (
 			p["schema"] = object{"type": kind, "uniqueItems": true}
 			return p
 		},
+		nullable: func(schema object) { schema["nullable"] = true },
 	}
 )
 
@@ -41,14 +47,14 @@ func v2() object {
 	for _, g := range groups {
 		second.paths(paths, g)
 	}
-	return object{"swagger": "2.0", "info": info, "paths": paths, "definitions": schemas(second.refs, groups...)}
+	return object{"swagger": "2.0", "info": info, "paths": paths, "definitions": second.schemas(groups...)}
 }
 
 // v3 is that of one.
 func v3(g group) object {
 	paths := object{}
 	third.paths(paths, g)
-	return object{"openapi": "3.0.0", "info": info, "paths": paths, "components": object{"schemas": schemas(third.refs, g)}}
+	return object{"openapi": "3.0.0", "info": info, "paths": paths, "components": object{"schemas": third.schemas(g)}}
 }
 
 var info = object{"title": "Traffic Metrics", "version": "unversioned"}

@@ -58,8 +58,8 @@ func reference(description string) object {
 	})
 }
 
-// schemas are those of the groups. refs is where the document has them.
-func schemas(refs string, of ...group) object {
+// schemas are those of the groups.
+func (d *dialect) schemas(of ...group) object {
 	typed := func(o object, properties object, required ...string) object {
 		properties["apiVersion"] = described("the group and version of this form", "string")
 		properties["kind"] = described("the kind of this object", "string")
@@ -72,7 +72,7 @@ func schemas(refs string, of ...group) object {
 		"value": described("a quantity, such as 100 or 10m", "string"),
 	}, "name", "value")
 	other := reference("The other. It is empty for everybody and for who is unknown or may not be told; in the released form it is null.")
-	other["nullable"] = true
+	d.nullable(other)
 	edge := with(described("The other side of what was measured.", "object"), object{
 		"direction": described("to: sent to the other, or, if there is none, received from everybody; from: received from the other", "string"),
 		"resource":  other,
@@ -89,7 +89,7 @@ func schemas(refs string, of ...group) object {
 		"metadata": object{"type": "object", "description": "How many items are left out, if any are."},
 		"resource": reference("What the items are of: a kind, or the resource whose edges they are."),
 		"selector": described("The selector that chose the items. It restricts nothing that was measured.", "object"),
-		"items":    arrayOf("The items, in the order of their names.", object{"$ref": refs + one}),
+		"items":    arrayOf("The items, in the order of their names.", object{"$ref": d.refs + one}),
 	}, "resource", "items")
 	item["x-kubernetes-group-version-kind"] = gvk("TrafficMetrics", of...)
 	items["x-kubernetes-group-version-kind"] = gvk("TrafficMetricsList", of...)

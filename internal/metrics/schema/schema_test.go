@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	openapiv2 "github.com/google/gnostic-models/openapiv2"
+	openapiv3 "github.com/google/gnostic-models/openapiv3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kube-openapi/pkg/spec3"
@@ -31,9 +33,13 @@ func get(method, path, etag string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestDocuments are read by the library that API servers and kubectl read them with, and say nothing that it does not know.
+// TestDocuments are read by the libraries that API servers and kubectl read them with, and say nothing that these do not know:
+// the first one writes protobuf, and takes no word that is not of the document's version.
 func TestDocuments(t *testing.T) {
 	w := get("GET", "/openapi/v2", "")
+	if _, err := openapiv2.ParseDocument(w.Body.Bytes()); err != nil {
+		t.Error(err)
+	}
 	var swagger spec.Swagger
 	if err := json.Unmarshal(w.Body.Bytes(), &swagger); err != nil || len(swagger.Definitions) != 2 || w.Header().Get("Content-Type") != "application/json" {
 		t.Fatalf("%v, %v", err, w.Header())
@@ -48,7 +54,11 @@ func TestDocuments(t *testing.T) {
 	paths := 0
 	for gv, at := range root.Paths {
 		var document spec3.OpenAPI
-		if err := json.Unmarshal(get("GET", at.ServerRelativeURL, "").Body.Bytes(), &document); err != nil {
+		text := get("GET", at.ServerRelativeURL, "").Body.Bytes()
+		if _, err := openapiv3.ParseDocument(text); err != nil {
+			t.Error(err)
+		}
+		if err := json.Unmarshal(text, &document); err != nil {
 			t.Fatal(err)
 		}
 		var kinds []string
@@ -111,9 +121,9 @@ func TestObjectsAreAsDescribed(t *testing.T) {
 		if err := json.Unmarshal(b, &value); err != nil {
 			t.Fatal(err)
 		}
-		known(t, name, value, schemas(second.refs, groups...)[name].(object))
+		known(t, name, value, second.schemas(groups...)[name].(object))
 		var s spec.Schema
-		all := schemas(second.refs, groups...)
+		all := second.schemas(groups...)
 		b, err = json.Marshal(all[name])
 		if err != nil {
 			t.Fatal(err)
@@ -157,7 +167,7 @@ func known(t *testing.T, at string, value any, schema object) {
 	case []any:
 		items := schema["items"].(object)
 		if items["$ref"] != nil {
-			items = schemas(second.refs, groups...)[one].(object)
+			items = second.schemas(groups...)[one].(object)
 		}
 		for _, inner := range v {
 			known(t, at+"[]", inner, items)
