@@ -95,8 +95,8 @@ func (d *decision) phase() {
 		return
 	case d.r.Spec.Disabled:
 		s.Phase = rollouts.PhaseDisabled
-		d.out.Finalizer = false
 		d.say("The Rollout is disabled.")
+		d.letGo()
 		return
 	case s.Phase == rollouts.PhaseDisabled, s.Phase == "":
 		s.Phase = rollouts.PhaseInitial
@@ -144,19 +144,27 @@ func (d *decision) metadata() {
 }
 
 // withoutWorkload puts back what a release changed whose workload is gone or cannot be released, says why, and waits for one.
-// One that cannot be released is not held either: at admission less is known of it than here.
 func (d *decision) withoutWorkload(why string) {
 	if d.status.Release() != nil && d.status.Phase == rollouts.PhaseProgressing && !d.finalise(reasonDelete) {
 		return
 	}
-	if w := d.w; w != nil && w.Held && !w.Given {
+	if !d.letGo() {
 		d.say(why)
-		d.do(Action{Do: Release})
 		return
 	}
 	*d.status = rollouts.Status{ObservedGeneration: d.r.Generation, Phase: rollouts.PhaseInitial}
 	d.say(why)
+}
+
+// letGo lets a workload go that nothing is released of: whoever holds it at admission may know less than is known here. It is
+// true when there is none.
+func (d *decision) letGo() bool {
+	if w := d.w; w != nil && w.Held && !w.Given {
+		d.do(Action{Do: Release})
+		return false
+	}
 	d.out.Finalizer = false
+	return true
 }
 
 func (d *decision) terminating() {

@@ -26,17 +26,24 @@ func (d *decision) healthy() {
 		d.tell("ReleaseStarted", false, fmt.Sprintf("Revision %s is being released.", w.Update))
 	case s.Release() == nil:
 		d.begun() // whoever waits for the end of a release finds the first version released
-		d.say("There is nothing to release.")
+		d.idle()
 	case d.left(): // of a release that was aborted
 		s.Phase = rollouts.PhaseProgressing
 		d.cancel("The workload is back at its stable revision.")
 	case d.unseen():
 		d.replacedAtOnce()
 		d.begun()
-		d.say("There is nothing to release.")
+		d.idle()
 	default:
-		d.say("There is nothing to release.")
+		d.idle()
 	}
+}
+
+// idle is while nothing is released. There is nothing to put back then, so the Rollout may be deleted where nobody carries
+// Rollouts out any more.
+func (d *decision) idle() {
+	d.say("There is nothing to release.")
+	d.out.Finalizer = d.w.Held || d.w.Marked
 }
 
 // begun notes a version as released that did not go through steps.

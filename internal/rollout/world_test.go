@@ -229,6 +229,9 @@ func (w *world) turn() Outcome {
 		}
 		if out.Action == nil {
 			w.check()
+			if !out.Finalizer && !w.asItWas() {
+				w.t.Fatalf("the Rollout may be gone, and this is left: %+v\n%s", w, strings.Join(w.trace, "\n"))
+			}
 			return out
 		}
 		w.actions++
@@ -361,7 +364,7 @@ func (w *world) asItWas() bool {
 }
 
 func (w *world) finished() bool {
-	return w.rollout.Status.Phase == rollouts.PhaseHealthy && w.asItWas() && w.newest == w.stable
+	return w.rollout.Status.Phase == rollouts.PhaseHealthy && w.asItWas() && w.newest == w.stable && !w.finalizer
 }
 
 func (w *world) tracesTo(t *testing.T, want ...string) {

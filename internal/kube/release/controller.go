@@ -62,6 +62,7 @@ type Controller struct {
 	objects              cluster
 	turns                *turns
 	definitions          *Definitions
+	gone                 chan struct{} // says that Rollouts have gone
 	queue                workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	events               *events
 	failures, unmeasured loglimit.Limiter
@@ -163,6 +164,7 @@ func (c *Controller) carry(ctx context.Context) (Obstacle, error) {
 	defer cancel()
 	c.forget()
 	defer c.stop()
+	c.gone = make(chan struct{}, 1)
 	turns := &turns{asked: map[types.NamespacedName]bool{}}
 	c.turns, c.queue = turns, newQueue(turns)
 	objects, err := edit.New(c.Client, c.Namespaces, c.changed)
@@ -186,6 +188,7 @@ func (c *Controller) carry(ctx context.Context) (Obstacle, error) {
 	for range workers {
 		wait.Go(func() { c.work(ctx) })
 	}
+	wait.Go(func() { c.sweeping(ctx) })
 	for c.pause(ctx) {
 		if why, err := FindObstacle(ctx, c.Client); err == nil && why != "" {
 			return why, nil

@@ -30,7 +30,7 @@ func TestWhatIsDecidedAtOnceIsOneWrite(t *testing.T) {
 				t.Errorf("%s: told are %q, want %q", what, c.told[told:], events)
 			}
 		}
-		stage("a Rollout comes", c.healthy, []string{"Rollout", "status"}, nil)
+		stage("a Rollout comes", c.healthy, []string{"status"}, nil)
 		c.release("v2")
 		stage("begin", c.waits(1),
 			[]string{
@@ -42,7 +42,7 @@ func TestWhatIsDecidedAtOnceIsOneWrite(t *testing.T) {
 		stage("step", c.waits(2), []string{"status", "HTTPRoute", "status"}, []string{"StepCompleted", "RequestsShifted"})
 		c.approve()
 		stage("end", c.healthy, []string{
-			"status", "Service", "status", "HTTPRoute", "-Service", "Deployment", "Rollout", "Rollout", "status",
+			"status", "Service", "status", "HTTPRoute", "-Service", "Deployment", "Rollout", "Rollout", "status", "Rollout",
 		}, []string{"StepCompleted", "Released"})
 		c.edit(deploymentKind, func(u *unstructured.Unstructured) { setImage(u, "v1") })
 		if after := c.written(); after != before {

@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	// finalizer keeps a Rollout that is being deleted until everything is as it was. OpenKruise has the same one.
+	// finalizer keeps a Rollout that is being deleted until everything is as it was. OpenKruise has the same one. A Rollout that
+	// releases nothing has none.
 	finalizer = rollouts.Group + "/rollout"
 	// decisions bounds how many decisions on one Rollout follow each other without a pause.
 	decisions = 64
@@ -83,6 +84,7 @@ func (t *turn) run(ctx context.Context) (on bool, wait time.Duration, err error)
 	}
 	if t.live == nil {
 		t.concern(t.name, nil)
+		t.sweepSoon()
 		return false, 0, nil
 	}
 	if !t.read() {
@@ -160,12 +162,11 @@ func (t *turn) taken(ctx context.Context) (on, taken bool, err error) {
 	if err := t.objects.List(ctx, exemplar, t.name.Namespace, list); err != nil {
 		return false, false, err
 	}
-	group, _ := rollout.SplitVersion(t.r.Spec.WorkloadRef.APIVersion)
+	ref := &t.r.Spec.WorkloadRef
+	group, _ := rollout.SplitVersion(ref.APIVersion)
 	for i := range list.Items {
 		other := &list.Items[i]
-		ref, _, _ := unstructured.NestedStringMap(other.Object, "spec", "workloadRef")
-		theirs, _ := rollout.SplitVersion(ref["apiVersion"])
-		if other.GetName() == t.name.Name || other.GetDeletionTimestamp() != nil || theirs != group || ref["kind"] != t.r.Spec.WorkloadRef.Kind || ref["name"] != t.r.Spec.WorkloadRef.Name {
+		if other.GetName() == t.name.Name || other.GetDeletionTimestamp() != nil || !releases(other, group, ref.Kind, ref.Name) {
 			continue
 		}
 		if disabled, _, _ := unstructured.NestedBool(other.Object, "spec", "disabled"); disabled || !before(other, t.live) {
@@ -174,7 +175,7 @@ func (t *turn) taken(ctx context.Context) (on, taken bool, err error) {
 		t.concern(t.name, []object{{rolloutKind.GroupKind(), t.name.Namespace, other.GetName()}})
 		status := rollout.CopyStatus(t.r.Status)
 		status.ObservedGeneration = t.r.Generation
-		status.Message = fmt.Sprintf("Rollout %s has the %s %s already: delete one of the two.", other.GetName(), ref["kind"], ref["name"])
+		status.Message = fmt.Sprintf("Rollout %s has the %s %s already: delete one of the two.", other.GetName(), ref.Kind, ref.Name)
 		if reflect.DeepEqual(status, t.r.Status) {
 			return false, true, nil
 		}
@@ -182,6 +183,13 @@ func (t *turn) taken(ctx context.Context) (on, taken bool, err error) {
 		return true, true, t.store(ctx)
 	}
 	return false, false, nil
+}
+
+// releases reports whether a Rollout names a workload.
+func releases(r *unstructured.Unstructured, group, kind, name string) bool {
+	ref, _, _ := unstructured.NestedStringMap(r.Object, "spec", "workloadRef")
+	of, _ := rollout.SplitVersion(ref["apiVersion"])
+	return of == group && ref["kind"] == kind && ref["name"] == name
 }
 
 // before reports whether a Rollout was made before another one.
@@ -220,20 +228,31 @@ func (t *turn) leave(ctx context.Context, why string) (on bool, err error) {
 }
 
 func (t *turn) setFinalizer(ctx context.Context, want bool) (on bool, wait time.Duration, err error) {
-	all := t.live.GetFinalizers()
-	if slices.Contains(all, finalizer) == want {
-		return false, 0, nil
-	}
 	out := t.live.DeepCopy()
-	if want {
-		out.SetFinalizers(append(slices.Clone(all), finalizer))
-	} else {
-		out.SetFinalizers(slices.DeleteFunc(slices.Clone(all), func(f string) bool { return f == finalizer }))
-	}
-	if err = t.update(ctx, out); apierrors.IsNotFound(err) { // nothing is left
+	if !finalized(out, want) {
 		return false, 0, nil
 	}
-	return true, 0, err
+	switch err = t.update(ctx, out); {
+	case !apierrors.IsNotFound(err):
+		return true, 0, err
+	case want: // it was deleted a moment ago: nothing is begun for it
+		return false, 0, errLater
+	}
+	return false, 0, nil
+}
+
+// finalized adds the finalizer to a Rollout, or removes it; false if there is nothing to do.
+func finalized(r *unstructured.Unstructured, want bool) bool {
+	all := r.GetFinalizers()
+	if slices.Contains(all, finalizer) == want {
+		return false
+	}
+	if want {
+		r.SetFinalizers(append(all, finalizer))
+	} else {
+		r.SetFinalizers(slices.DeleteFunc(all, func(f string) bool { return f == finalizer }))
+	}
+	return true
 }
 
 func (t *turn) workloadKey() edit.Key {
@@ -333,12 +352,12 @@ func (t *turn) pods(ctx context.Context, u *unstructured.Unstructured) (all []*c
 // carryOut makes the change that was decided. The status is stored before, or as late as it may be: several decisions that
 // follow each other are one write. on means that there may be more to do, untold after which time the status is to be told.
 func (t *turn) carryOut(ctx context.Context, out *rollout.Outcome) (on bool, untold time.Duration, err error) {
-	if out.Finalizer || out.Action != nil {
+	changed := !apiequality.Semantic.DeepEqual(out.Status, t.r.Status)
+	if a := out.Action; a != nil && a.Do != rollout.Hold || a == nil && out.Finalizer && !changed { // what is held is remembered first, with the finalizer
 		if on, _, err := t.setFinalizer(ctx, true); err != nil || on {
 			return on, 0, err
 		}
 	}
-	changed := !apiequality.Semantic.DeepEqual(out.Status, t.r.Status)
 	t.draft.add(t, out.Status, out.Events...)
 	switch a := out.Action; {
 	case a != nil:
@@ -433,7 +452,7 @@ func (t *turn) change(ctx context.Context, changes []workload.Change) error {
 	return nil
 }
 
-// remember writes the Record into the Rollout's annotation; an empty one removes it.
+// remember writes the Record into the Rollout's annotation, with the finalizer; an empty one removes it.
 func (t *turn) remember(ctx context.Context, rec *workload.Record) error {
 	annotations := t.live.GetAnnotations()
 	before, there := annotations[workload.RecordAnnotation]
@@ -451,7 +470,7 @@ func (t *turn) remember(ctx context.Context, rec *workload.Record) error {
 		if err != nil {
 			return err
 		}
-		if text == before {
+		if !finalized(out, true) && text == before {
 			return nil
 		}
 		if all == nil {
