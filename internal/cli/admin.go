@@ -95,7 +95,7 @@ func (a *admin) send(ctx context.Context, method, path string, query url.Values)
 	}
 	client := http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	if resp, err = client.Do(r); err != nil {
-		return nil, "", fmt.Errorf("nobody answers at %s: %w; is weir run there? --admin names another address", u.Host, errors.Unwrap(err))
+		return nil, "", fmt.Errorf("nobody answers at %s: %w; is weir run there? --admin names another address, --context or --kubeconfig a cluster", u.Host, errors.Unwrap(err))
 	}
 	return resp, u.Host, nil
 }

@@ -16,9 +16,9 @@ import (
 const (
 	// metricsTime bounds the question what was measured: everything else is shown without it.
 	metricsTime = 3 * time.Second
-	// maxMetrics bounds the answer, in bytes; window is the time up to now that is looked at.
+	// maxMetrics bounds the answer, in bytes; window is the most time up to now that is looked at.
 	maxMetrics = 16 << 20
-	window     = "30s"
+	window     = 30 * time.Second
 )
 
 const (
@@ -58,7 +58,7 @@ func (c *Cluster) measured(ctx context.Context, s *seen, v *view.Rollout) *view.
 	}
 	ctx, cancel := context.WithTimeout(ctx, metricsTime)
 	defer cancel()
-	resp, err := c.client.Ask(ctx, "/apis/"+metrics.DraftGroup+"/"+metrics.Draft+"/namespaces/"+s.r.Namespace+"/pods", url.Values{"labelSelector": {s.selector.String()}, "window": {window}})
+	resp, err := c.client.Ask(ctx, "/apis/"+metrics.DraftGroup+"/"+metrics.Draft+"/namespaces/"+s.r.Namespace+"/pods", url.Values{"labelSelector": {s.selector.String()}, "window": {windowOf(s.r, time.Now()).String()}})
 	if err != nil {
 		return nil
 	}
@@ -84,4 +84,16 @@ func (c *Cluster) measured(ctx context.Context, s *seen, v *view.Rollout) *view.
 		}
 	}
 	return m
+}
+
+// windowOf is the time up to now in which the requests were shared out as they are, as far as that is known.
+func windowOf(r *rollouts.Rollout, now time.Time) time.Duration {
+	rel := r.Status.Release()
+	if rel == nil || rel.LastUpdateTime == nil || rel.CurrentStepState != rollouts.StepMetricsAnalysis && rel.CurrentStepState != rollouts.StepPaused {
+		return window
+	}
+	if in := now.Sub(rel.LastUpdateTime.Time).Truncate(time.Second); in >= time.Second { // clocks may differ
+		return min(in, window)
+	}
+	return window
 }

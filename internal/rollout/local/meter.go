@@ -1,6 +1,7 @@
 package local
 
 import (
+	"reflect"
 	"slices"
 	"time"
 
@@ -17,8 +18,12 @@ const (
 	window = 30 * time.Second
 )
 
-// meter has counts of the requests that came to the two Services of a Rollout, at moments of the window, the oldest first.
-type meter struct{ samples []sample }
+// meter has counts of the requests that came to the two Services of a Rollout, at moments of the window in which one routing was
+// in force, the oldest first.
+type meter struct {
+	routing *rollout.Routing
+	samples []sample
+}
 
 type sample struct {
 	time           time.Time
@@ -67,6 +72,9 @@ func (k *keeper) measure(all []*rollouts.Rollout, now time.Time) (some bool) {
 		if m == nil {
 			m = &meter{}
 			k.meters[id(r)] = m
+		}
+		if !reflect.DeepEqual(m.routing, st.Routing) {
+			m.routing, m.samples = st.Routing, nil
 		}
 		m.add(k.sample(r, plan, now))
 	}
