@@ -87,8 +87,8 @@ var importTable = map[string][]string{
 	"internal/kube/replica":    {"internal/feed", "internal/identity", "internal/identity/claim", "internal/identity/workload", "internal/model"},
 	"internal/kube/scrape":     {"internal/metrics/embedded", "internal/model", "internal/reach", "internal/resource", "internal/telemetry", "internal/workload"},
 	"internal/kube/inspect": {
-		"internal/kube", "internal/kube/access", "internal/kube/infra", "internal/kube/release", "internal/kube/replica", "internal/dialect/roles", "internal/dialect/tlsconfig", "internal/feed", "internal/inject", "internal/resource", "internal/model", "internal/rollout/provider", "internal/rollout/workload", "internal/workload",
-		"api/convert", "api/metrics", "api/split",
+		"internal/kube", "internal/kube/access", "internal/kube/infra", "internal/kube/release", "internal/kube/replica", "internal/dialect/roles", "internal/dialect/rollouts", "internal/dialect/tlsconfig", "internal/feed", "internal/inject", "internal/resource", "internal/model", "internal/rollout", "internal/rollout/provider", "internal/rollout/workload", "internal/workload",
+		"api/convert", "api/metrics", "api/rollouts", "api/split",
 	},
 	"internal/finding": {"internal/model", "internal/visible"},
 	"internal/dataplane": {

@@ -28,6 +28,7 @@ const (
 	codePath              = "WR919"
 	codeHeaderTwice       = "WR920"
 	codeEveryRequest      = "WR921"
+	codeWorkloadNotFound  = "WR922"
 )
 
 var codes = []resource.Code{
@@ -94,6 +95,9 @@ var codes = []resource.Code{
 	{ID: codeEveryRequest, Severity: resource.Warning, Title: "rollout: match that takes every request",
 		Meaning: "A match of a step has the path / alone, as a prefix. Every path begins so, and all requests go to the new version.",
 		Fix:     "Write another path, headers or queryParams. If all requests are meant, write traffic: 100%."},
+	{ID: codeWorkloadNotFound, Severity: resource.Warning, Title: "rollout: workload not found",
+		Meaning: "The workload that a Rollout of a cluster names does not exist there. The Rollout does nothing until it does.",
+		Fix:     "Create the workload, correct spec.workloadRef, or delete the Rollout."},
 }
 
 // Codes documents the codes of this package's findings.

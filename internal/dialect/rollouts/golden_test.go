@@ -14,13 +14,14 @@ import (
 
 const leastGoldens = 4
 
-// TestRolloutsAreJudged runs the cases in testdata: what is found in files, with and without the rest of a cluster.
+// TestRolloutsAreJudged runs the cases in testdata: what is found in files, with and without the rest of a cluster, and in a cluster.
 func TestRolloutsAreJudged(t *testing.T) {
 	for path, g := range goldentest.All(t, leastGoldens) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".golden"), func(t *testing.T) {
 			set := goldentest.Load(t, g)
-			text := func(partial bool) string {
-				judged, uses := rollouts.Translate(set, rollouts.Options{Providers: provider.All(), Partial: partial})
+			text := func(o rollouts.Options) string {
+				o.Providers = provider.All()
+				judged, uses := rollouts.Translate(set, o)
 				all := set.Unused(slices.Concat(set.Findings, judged), uses)
 				resource.SortFindings(all)
 				var b strings.Builder
@@ -29,7 +30,9 @@ func TestRolloutsAreJudged(t *testing.T) {
 				}
 				return b.String()
 			}
-			g.Compare(t, path, []goldentest.Part{{Name: "findings", Text: text(false)}, {Name: "partial", Text: text(true)}})
+			g.Compare(t, path, []goldentest.Part{
+				{Name: "findings", Text: text(rollouts.Options{})}, {Name: "partial", Text: text(rollouts.Options{Partial: true})}, {Name: "cluster", Text: text(rollouts.Options{Cluster: true})},
+			})
 		})
 	}
 }

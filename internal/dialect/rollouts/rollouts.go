@@ -70,6 +70,8 @@ type Options struct {
 	Providers rollout.Providers
 	// Partial says that the set is a part of a cluster's objects, as manifests are.
 	Partial bool
+	// Cluster says that the set has all objects of a cluster that its Rollouts name, as their users wrote them.
+	Cluster bool
 }
 
 // Translate judges the Rollouts of a set. Uses are the objects that they name and that can carry steps out, whether or not
@@ -125,7 +127,11 @@ func (t *translator) rollout(r *rollouts.Rollout) {
 	} else {
 		t.workloads[id] = r.Name
 	}
-	if kind := w.GroupKind(); !slices.Contains(rollouts.Workloads, kind) {
+	kind := w.GroupKind()
+	if t.options.Cluster && Written(t.set, r.Namespace)(kind.Group, kind.Kind, w.Name) == nil {
+		t.report(r, codeWorkloadNotFound, "spec.workloadRef.name", fmt.Sprintf("%s %s/%s does not exist, so the Rollout does nothing", w.Kind, r.Namespace, w.Name), "create it, correct the name, or delete the Rollout")
+	}
+	if !t.options.Cluster && !slices.Contains(rollouts.Workloads, kind) {
 		t.report(r, codeKindNamed, "spec.workloadRef.kind", fmt.Sprintf("the kind %s is released in a cluster if rollouts.workloads of Weir's chart names it", kind), "name it there, if it is replaced by a partition as a StatefulSet is")
 	}
 	plan, field := r.Spec.Strategy.Plan(), r.Spec.Strategy.Field()
@@ -137,7 +143,7 @@ func (t *translator) rollout(r *rollouts.Rollout) {
 		return
 	}
 	t.service(r, codeServiceNotFound, traffic.Service, field+".trafficRoutings[0].service", "")
-	if canary := plan.CanaryService(); canary != traffic.Service && !t.options.Partial {
+	if canary := plan.CanaryService(); canary != traffic.Service && !t.options.Partial && !t.options.Cluster {
 		t.service(r, codeCanaryNotFound, canary, field+".trafficRoutings[0].service", ": without a cluster nothing makes it")
 	}
 	t.targets(r, field)

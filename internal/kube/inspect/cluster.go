@@ -84,6 +84,8 @@ type Cluster struct {
 	APIServicesSeen bool
 	// Obstacle keeps a controller from carrying Rollouts out that is to.
 	Obstacle release.Obstacle
+	// Rollouts is what is wrong with those that the controller carries out.
+	Rollouts []resource.Finding
 	// Sidecars is what there is of sidecars; nil if the controller makes none.
 	Sidecars *Sidecars
 	// Roles is what is wrong with rules about Traffic Metrics.

@@ -20,7 +20,7 @@ const install = "reinstall the chart or the manifests of Weir's release"
 // Findings judges what was read. The findings are about the cluster; the translator finds what is wrong with objects by
 // themselves.
 func (c *Cluster) Findings(in Input, controllerName string) []resource.Finding {
-	j := &judge{Cluster: c, found: slices.Clone(c.Roles)}
+	j := &judge{Cluster: c, found: slices.Concat(c.Roles, c.Rollouts)}
 	j.definitions()
 	j.release()
 	j.controller()
