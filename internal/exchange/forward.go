@@ -79,6 +79,10 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 		if t := ex.resumed; e != nil {
 		} else if t != nil && avoid == nil {
 			e = t.endpoint
+		} else if service.Meant() {
+			if e = ex.from.Peer.endpointOf(service); e == nil {
+				return ex.nowhere(service)
+			}
 		} else if e = service.Pick(avoid); e != nil {
 		} else if e = ex.first(&moved, service); e == nil {
 			return ex.nowhere(service)

@@ -11,6 +11,7 @@ import (
 	"github.com/weirmesh/weir/internal/clientaddr"
 	"github.com/weirmesh/weir/internal/identity/spiffe"
 	"github.com/weirmesh/weir/internal/policy"
+	"github.com/weirmesh/weir/internal/upstream"
 )
 
 // Peer is the other end of a client's connection, as long as the connection lasts. Exchanges only read it, and count themselves in it.
@@ -36,9 +37,50 @@ type Peer struct {
 	judgedBy atomic.Pointer[policy.Subject]
 	// edge is where its requests were counted last.
 	edge atomic.Pointer[observed]
+	// own is what its requests have of their own; nil before the first that needs it.
+	own atomic.Pointer[Own]
 	// streams are the connection's requests in flight over HTTP/2.
 	streams atomic.Int32
 }
+
+// Own is what requests of one client's connection have of their own: connections to the address that the client meant, for a
+// service that is Meant. Nil is nothing.
+type Own struct {
+	of       *upstream.Service
+	endpoint *upstream.Endpoint
+}
+
+// End ends it. No request that needs it comes after that.
+func (o *Own) End() {
+	if o != nil {
+		o.endpoint.Leave()
+	}
+}
+
+// endpointOf is where requests of the client go for a service that is Meant; nil if no redirect says which address that is.
+func (p *Peer) endpointOf(s *upstream.Service) *upstream.Endpoint {
+	if !p.Meant.IsValid() {
+		return nil
+	}
+	for {
+		now := p.own.Load()
+		if now != nil && now.of == s {
+			return now.endpoint
+		}
+		next := &Own{s, s.Own(p.Meant.String())}
+		if p.own.CompareAndSwap(now, next) {
+			now.End()
+			return next.endpoint
+		}
+	}
+}
+
+// TakeOwn takes away what the client's requests have of their own, for GiveOwn of the Peer that the connection has next, or to
+// end it.
+func (p *Peer) TakeOwn() *Own { return p.own.Swap(nil) }
+
+// GiveOwn gives it.
+func (p *Peer) GiveOwn(o *Own) { p.own.Store(o) }
 
 // Meshed reports whether the client proved an identity: it is a proxy of the mesh, which may know another endpoint if this
 // one does not take its request.

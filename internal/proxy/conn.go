@@ -197,6 +197,7 @@ func (c *conn) close() {
 		c.w = nil
 	}
 	c.giveBack()
+	c.peer.TakeOwn().End()
 	if !c.is(stateHandedOn) {
 		c.become(stateOver)
 		c.nc.Close()

@@ -39,6 +39,7 @@ type parked struct {
 	either       bool
 	detects      detection
 	to           netip.AddrPort
+	own          *exchange.Own
 	older, newer *parked
 }
 
@@ -95,6 +96,7 @@ func (c *conn) park() bool {
 		k.tls.sock.c, k.tls.sock.io = nil, nil
 	}
 	c.bind.forget(c)
+	k.own = c.peer.TakeOwn()
 	p.insert(k)
 	return true
 }
@@ -164,6 +166,7 @@ func (p *parking) expire() bool {
 
 // close ends a connection. Over TLS it sends the closing alert if that needs no waiting.
 func (k *parked) close() {
+	k.own.End()
 	if k.tls == nil {
 		k.nc.Close()
 		return
@@ -207,6 +210,7 @@ func (p *parking) resume(k *parked, shed bool) {
 	p.remove(k)
 	c := newConn(k.bind, k.nc, k.shard, k.to, k.tls != nil)
 	c.peer.Become(k.from)
+	c.peer.GiveOwn(k.own)
 	c.either, c.detects = k.either, k.detects
 	if c.first = k.first; !c.first {
 		c.last = k.since

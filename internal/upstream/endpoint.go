@@ -241,6 +241,9 @@ func (e *Endpoint) drain() {
 	e.h2.drain()
 }
 
+// Leave ends what is kept of an endpoint that Service.Own returned: idle connections now, others when their requests end.
+func (e *Endpoint) Leave() { e.drain() }
+
 // finished is true when Close has nothing left to end at a drained endpoint.
 func (e *Endpoint) finished() bool {
 	if e.inFlight.Load() != 0 || e.h2.size() != 0 {

@@ -43,7 +43,15 @@ func (s *Service) Meant() bool { return s.meant != nil }
 
 // At returns the endpoint of an address that a client meant, "ip:port", for one connection: nothing of it is kept, be it
 // idle connections or its health. It is only for a service that is Meant.
-func (s *Service) At(address string) *Endpoint { return s.meant(address) }
+func (s *Service) At(address string) *Endpoint {
+	e := s.meant(address)
+	e.drained = true
+	return e
+}
+
+// Own is At for the requests of one client's connection: idle connections are kept for these, until the caller calls
+// Endpoint.Leave.
+func (s *Service) Own(address string) *Endpoint { return s.meant(address) }
 
 // Endpoints returns the endpoints in the model's order, each once; read-only.
 func (s *Service) Endpoints() []*Endpoint { return s.endpoints }

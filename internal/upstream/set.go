@@ -253,7 +253,7 @@ func (s *Set) ApplyFor(cfg *model.Config, presented model.Presented) (*Snapshot,
 			sv.meant = func(address string) *Endpoint {
 				of, _ := identity.of(pods, digest, address, map[string]*tlsIdentity{})
 				e := newEndpoint(s, address, ms.Protocol, of)
-				e.header, e.drained = ms.ProxyProtocol, true
+				e.header = ms.ProxyProtocol
 				e.limit(ms.Limits)
 				return e
 			}

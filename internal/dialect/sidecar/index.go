@@ -319,7 +319,7 @@ func (x *Index) Sidecar(namespace, name string) model.Config {
 		for _, p := range x.portsOf(pod) {
 			t.inboundPort(p, netip.AddrPortFrom(netip.Addr{}, uint16(p.number)), netip.AddrPortFrom(a.Addr(), uint16(p.number)))
 		}
-		t.inboundPort(podPort{protocol: model.TCP}, netip.AddrPort{}, netip.AddrPort{})
+		t.inboundPort(podPort{}, netip.AddrPort{}, netip.AddrPort{})
 	}
 	for i := range t.cfg.Listeners {
 		t.cfg.Listeners[i].Redirect = model.RedirectInbound
@@ -378,7 +378,7 @@ func (x *Index) To(namespace string, to netip.AddrPort) model.Config {
 	of := x.podService(a, p, podPort{})
 	of.Meant, of.Endpoints = true, nil
 	t.cfg.Services = []model.Service{of}
-	t.lead(destination{to: netip.AddrPortFrom(a, 0), service: of.Name, protocol: model.TCP, ref: of.Ref})
+	t.lead(destination{to: netip.AddrPortFrom(a, 0), service: of.Name, ref: of.Ref})
 	return t.cfg
 }
 
