@@ -24,20 +24,13 @@ var statefulSet = Kind{
 		return fields{typeField: string(appsv1.RollingUpdateStatefulSetStrategyType), partitionField: partition(specOf(object), r)}
 	},
 	admit: func(spec map[string]any) (fields, string) {
-		before, _ := fieldOf(spec, partitionField).(int64)
-		if fieldOf(spec, typeField) == string(appsv1.OnDeleteStatefulSetStrategyType) || before == all {
+		before := fieldOf(spec, partitionField)
+		if fieldOf(spec, typeField) == string(appsv1.OnDeleteStatefulSetStrategyType) || before == int64(all) {
 			return nil, "" // no pod is replaced
 		}
-		return fields{partitionField: int64(all)}, "partition-" + strconv.FormatInt(before, 10)
+		return fields{partitionField: int64(all)}, sharedLabel(before)
 	},
-	admitted: func(label string) fields {
-		before, _ := strings.CutPrefix(label, "partition-")
-		n, err := strconv.ParseInt(before, 10, 32)
-		if err != nil || n < 0 {
-			n = 0
-		}
-		return fields{partitionField: n}
-	},
+	admitted: func(label string) fields { return fields{partitionField: sharedValue(label)} },
 	vital:    []string{typeField, partitionField},
 	defaults: fields{typeField: string(appsv1.RollingUpdateStatefulSetStrategyType), partitionField: int64(0)},
 	observe:  observeStatefulSet,

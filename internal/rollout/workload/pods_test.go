@@ -361,6 +361,27 @@ func TestPodsComeToTheirRevisions(t *testing.T) {
 	}
 }
 
+// TestAnAdvancedStatefulSetGetsBackThePartitionThatItHad, be it none, whoever lets it go that was held at admission.
+func TestAnAdvancedStatefulSetGetsBackThePartitionThatItHad(t *testing.T) {
+	for _, partition := range []any{nil, int64(0), int64(3)} {
+		for _, known := range []bool{true, false} {
+			p := newPodset(t, &advancedStatefulSet, 5)
+			setField(specOf(p.object), partitionField, partition)
+			before := with(p.object, "r2")
+			p.object = advancedStatefulSet.Admit(p.object, with(p.object, "r2"), nil)
+			if p.release("r2"); known {
+				p.do(rollout.Action{Do: rollout.Hold})
+			}
+			p.do(rollout.Action{Do: rollout.Release})
+			delete(p.object, "status")
+			delete(before, "status")
+			if !reflect.DeepEqual(p.object, before) {
+				t.Errorf("partition %v, known %t: %v, want %v", partition, known, p.object, before)
+			}
+		}
+	}
+}
+
 func TestAnAdvancedStatefulSetWhoseOrderDoesNotCountIsSteppedAndLetGo(t *testing.T) {
 	p := newPodset(t, &advancedStatefulSet, 5)
 	setField(specOf(p.object), unorderedField, map[string]any{})
