@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,11 +23,17 @@ type counted struct {
 	mu   sync.Mutex
 	came int
 	open map[net.Conn]bool
+	// together is for how many requests at a time its answers wait.
+	together, here atomic.Int32
 }
 
 func newCounted(t *testing.T, name string) *counted {
 	c := &counted{open: map[net.Conn]bool{}}
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, name, " ", r.URL.Path) }))
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for c.here.Add(1); c.here.Load() < c.together.Load(); time.Sleep(time.Millisecond) {
+		}
+		fmt.Fprint(w, name, " ", r.URL.Path)
+	}))
 	s.Config.ConnState = func(nc net.Conn, state http.ConnState) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -117,6 +125,33 @@ func TestRequestsGoToTheAddressThatWasMeant(t *testing.T) {
 	second.has(t, 1, 1)
 	other.Close()
 	second.has(t, 1, 0)
+
+	// Requests at a time have a connection each, of which one rests.
+	many := &http.Transport{Protocols: new(http.Protocols), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", at("127.0.0.2"))
+	}}
+	many.Protocols.SetUnencryptedHTTP2(true)
+	once := func() {
+		resp, err := many.RoundTrip(httptest.NewRequest("GET", "http://any.example/", nil))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+	once()
+	second.has(t, 2, 1)
+	second.here.Store(0)
+	second.together.Store(4)
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(once)
+	}
+	wait.Wait()
+	second.has(t, 5, 1)
+	many.CloseIdleConnections()
+	second.has(t, 5, 0)
 
 	resp, err := h2Plain(t, at("127.0.0.1"))
 	if err != nil {

@@ -25,6 +25,7 @@ type Endpoint struct {
 	tls      *endpointTLS // nil for cleartext
 	h2       *http2Pool
 	header   int // version of the PROXY header that connections begin with; 0 for none
+	keeps    int // how many idle connections of HTTP/1.1
 	health   health
 	away     away
 
@@ -52,7 +53,7 @@ type Endpoint struct {
 }
 
 func newEndpoint(s *Set, address string, protocol model.Protocol, identity *tlsIdentity) *Endpoint {
-	e := &Endpoint{Address: address, protocol: protocol, set: s, open: map[*Conn]struct{}{}}
+	e := &Endpoint{Address: address, protocol: protocol, set: s, keeps: s.opt.MaxIdlePerEndpoint, open: map[*Conn]struct{}{}}
 	if identity != nil {
 		e.tls = identity.forEndpoint()
 	}
@@ -140,7 +141,7 @@ func (e *Endpoint) Put(c *Conn) {
 		c.acknowledge()
 	}
 	e.mu.Lock()
-	if e.drained || e.closed || len(e.idle) >= e.set.opt.MaxIdlePerEndpoint || !c.state.CompareAndSwap(connUsed, connIdle) {
+	if e.drained || e.closed || len(e.idle) >= e.keeps || !c.state.CompareAndSwap(connUsed, connIdle) {
 		e.mu.Unlock()
 		c.closeGently()
 		return

@@ -49,9 +49,13 @@ func (s *Service) At(address string) *Endpoint {
 	return e
 }
 
-// Own is At for the requests of one client's connection: idle connections are kept for these, until the caller calls
-// Endpoint.Leave.
-func (s *Service) Own(address string) *Endpoint { return s.meant(address) }
+// Own is At for the requests of one client's connection: an idle connection is kept for these, until the caller calls
+// Endpoint.Leave. It is one alone, so that a client cannot have more connections rest than it has itself.
+func (s *Service) Own(address string) *Endpoint {
+	e := s.meant(address)
+	e.keeps = min(e.keeps, 1)
+	return e
+}
 
 // Endpoints returns the endpoints in the model's order, each once; read-only.
 func (s *Service) Endpoints() []*Endpoint { return s.endpoints }

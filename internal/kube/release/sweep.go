@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -57,7 +58,7 @@ func (c *Controller) sweeping(ctx context.Context) {
 		for _, kind := range c.Workloads {
 			for _, namespace := range namespaces {
 				if err := c.sweep(ctx, kind, namespace); err != nil && ctx.Err() == nil {
-					c.failures.Log(c.Logger, slog.LevelWarn, "", "it is not known which workloads are held; trying again", "kind", kind.Name, "error", err)
+					c.failures.Log(c.Logger, slog.LevelWarn, "", "a workload that may be held for no Rollout could not be let go; trying again", "kind", kind.Name, "error", err)
 				}
 			}
 		}
@@ -81,17 +82,18 @@ func (c *Controller) sweep(ctx context.Context, kind *workload.Kind, namespace s
 	held.SetGroupVersionKind(of.GroupVersionKind)
 	options := &client.ListOptions{Namespace: namespace, Limit: sweepPage}
 	client.HasLabels{workload.HeldLabel}.ApplyToList(options)
+	var failed error
 	for {
 		if err := c.Client.List(ctx, held, options); err != nil {
 			return err
 		}
 		for i := range held.Items {
-			if err := c.letGo(ctx, kind, of.GroupVersionKind, &held.Items[i]); err != nil {
-				return err
+			if err := c.letGo(ctx, kind, of.GroupVersionKind, &held.Items[i]); err != nil { // others are let go all the same
+				failed = cmp.Or(failed, fmt.Errorf("%s %s/%s: %w", kind.Name, held.Items[i].Namespace, held.Items[i].Name, err))
 			}
 		}
 		if options.Continue = held.Continue; options.Continue == "" {
-			return nil
+			return failed
 		}
 	}
 }
