@@ -153,7 +153,7 @@ var importTable = map[string][]string{
 	"examples":             {},
 
 	"internal/dialect/tlsconfig":        {"internal/resource", "internal/model", "internal/workload", "api/tlsconfig", "deploy/crds"},
-	"internal/dialect/access":           {"internal/dialect/routegroup", "internal/identity/spiffe", "internal/workload", "internal/resource", "internal/model", "api/access", "api/specs", "deploy/crds"},
+	"internal/dialect/access":           {"internal/dialect/routegroup", "internal/identity/spiffe", "internal/rollout", "internal/workload", "internal/resource", "internal/model", "api/access", "api/specs", "deploy/crds"},
 	"internal/dialect/sidecar":          {"internal/identity/spiffe", "internal/workload", "internal/resource", "internal/model"},
 	"internal/identity/folder":          {"internal/identity", "internal/identity/claim", "internal/identity/spiffe"},
 	"internal/identity/workload":        {"internal/identity", "internal/identity/claim", "internal/identity/spiffe", "internal/loglimit", "internal/statefile"},

@@ -1,8 +1,11 @@
 package resource
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weirmesh/weir/api/specs"
@@ -105,6 +108,27 @@ func (s *Set) HTTPRouteGroup(namespace, group string) *specs.HTTPRouteGroup {
 func (s *Set) Service(namespace, service string) *corev1.Service {
 	return s.indexed().services[name{namespace, service}]
 }
+
+// StableOf returns the Service beside which a release made another one for the pods of the new version: NAME for one with
+// the name NAME-canary that a Rollout controls, whoever carries that out. It is nil for all other Services. What is said
+// of the one, by annotations or by policies that target it, holds for the other.
+func (s *Set) StableOf(service *corev1.Service) *corev1.Service {
+	if service == nil {
+		return nil
+	}
+	stable, ok := strings.CutSuffix(service.Name, "-canary")
+	if !ok {
+		return nil
+	}
+	by := metav1.GetControllerOfNoCopy(service)
+	if by == nil || by.Kind != "Rollout" || !strings.HasPrefix(by.APIVersion, rolloutGroup+"/") {
+		return nil
+	}
+	return s.Service(service.Namespace, stable)
+}
+
+// rolloutGroup is the API group of Rollouts (OpenKruise).
+const rolloutGroup = "rollouts.kruise.io"
 
 // EndpointSlicesOf returns the slices that carry the label kubernetes.io/service-name of that Service, by name.
 func (s *Set) EndpointSlicesOf(namespace, service string) []*discoveryv1.EndpointSlice {

@@ -9,11 +9,14 @@ import (
 )
 
 // SelectedBy reports whether a Service selects the pods. One without a selector selects none.
-func (o *Object) SelectedBy(s *corev1.Service) bool {
-	if len(s.Spec.Selector) == 0 || s.Namespace != o.Namespace {
+func (o *Object) SelectedBy(s *corev1.Service) bool { return o.selected(s, s.Spec.Selector) }
+
+// selected reports whether the pods have all labels of a selector, which is not empty, of a Service.
+func (o *Object) selected(s *corev1.Service, selector map[string]string) bool {
+	if len(selector) == 0 || s.Namespace != o.Namespace {
 		return false
 	}
-	for name, value := range s.Spec.Selector {
+	for name, value := range selector {
 		if got, ok := o.PodLabels[name]; !ok || got != value {
 			return false
 		}
@@ -55,27 +58,37 @@ func (o *Object) Target(p *corev1.ServicePort) int32 {
 
 // Selection finds the Services that select pods, among many.
 type Selection struct {
-	services []*corev1.Service
-	by       map[label][]int // places in services, by one label of each selector
+	services  []*corev1.Service
+	selectors []map[string]string // theirs
+	by        map[label][]int     // places in services, by one label of each selector
 }
 
 type label struct{ namespace, name, value string }
 
+// Selector is which labels a Service selects pods by; without any it selects none.
+type Selector func(*corev1.Service) map[string]string
+
 // NewSelection returns one of some Services.
 func NewSelection(services []*corev1.Service) *Selection {
-	x := &Selection{services: services, by: map[label][]int{}}
+	return NewSelectionBy(services, func(s *corev1.Service) map[string]string { return s.Spec.Selector })
+}
+
+// NewSelectionBy returns one of some Services that select by other labels than those of their specs.
+func NewSelectionBy(services []*corev1.Service, selector Selector) *Selection {
+	x := &Selection{services: services, selectors: make([]map[string]string, len(services)), by: map[label][]int{}}
 	for i, s := range services {
-		if len(s.Spec.Selector) == 0 {
+		of := selector(s)
+		if x.selectors[i] = of; len(of) == 0 {
 			continue
 		}
-		name := slices.Min(slices.Collect(maps.Keys(s.Spec.Selector)))
-		at := label{s.Namespace, name, s.Spec.Selector[name]}
+		name := slices.Min(slices.Collect(maps.Keys(of)))
+		at := label{s.Namespace, name, of[name]}
 		x.by[at] = append(x.by[at], i)
 	}
 	return x
 }
 
-// Of returns the Services that select the pods (Object.SelectedBy), in their old order.
+// Of returns the Services that select the pods, in their old order.
 func (x *Selection) Of(o *Object) (out []*corev1.Service) {
 	var at []int
 	for name, value := range o.PodLabels {
@@ -83,7 +96,7 @@ func (x *Selection) Of(o *Object) (out []*corev1.Service) {
 	}
 	slices.Sort(at)
 	for _, i := range at {
-		if o.SelectedBy(x.services[i]) {
+		if o.selected(x.services[i], x.selectors[i]) {
 			out = append(out, x.services[i])
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirmesh/weir/internal/model"
 	"github.com/weirmesh/weir/internal/resource"
+	"github.com/weirmesh/weir/internal/rollout"
 	"github.com/weirmesh/weir/internal/workload"
 )
 
@@ -21,7 +22,7 @@ func (p *pods) ref() model.Ref {
 
 // readPods makes the workloads, with the groups that need no object of access control.
 func (t *translator) readPods() {
-	services := workload.NewSelection(t.set.Services)
+	services := workload.NewSelectionBy(t.set.Services, rollout.WrittenSelector)
 	for _, of := range workload.Of(t.set) {
 		p := pods{of}
 		w := model.Workload{Ref: p.ref(), Account: p.Account, Addresses: p.Addresses}

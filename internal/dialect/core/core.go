@@ -40,8 +40,10 @@ type Translator struct {
 	made    map[*corev1.Service]made
 }
 
-// made is what was made of a Service and its EndpointSlices, whatever else is in the set.
+// made is what was made of a Service and its EndpointSlices, whatever else is in the set; stable is the Service whose
+// annotations hold for it (resource.Set.StableOf).
 type made struct {
+	stable   *corev1.Service
 	slices   []*discoveryv1.EndpointSlice
 	services []model.Service
 }
@@ -54,7 +56,8 @@ func (x *Translator) Translate(set *resource.Set) (model.Config, []resource.Stat
 	next := make(map[*corev1.Service]made, len(set.Services))
 	for _, s := range set.Services {
 		of := set.EndpointSlicesOf(s.Namespace, s.Name)
-		if m, ok := x.made[s]; ok && slices.Equal(m.slices, of) {
+		stable := set.StableOf(s)
+		if m, ok := x.made[s]; ok && m.stable == stable && slices.Equal(m.slices, of) {
 			t.cfg.Services, next[s] = append(t.cfg.Services, m.services...), m
 			continue
 		}
@@ -62,7 +65,7 @@ func (x *Translator) Translate(set *resource.Set) (model.Config, []resource.Stat
 		t.asked = false
 		t.translate(s)
 		if !t.asked {
-			next[s] = made{of, slices.Clone(t.cfg.Services[from:])}
+			next[s] = made{stable, of, slices.Clone(t.cfg.Services[from:])}
 		}
 	}
 	x.made = next
@@ -73,7 +76,7 @@ func (x *Translator) Translate(set *resource.Set) (model.Config, []resource.Stat
 
 // translate makes the services of a Service.
 func (t *translator) translate(s *corev1.Service) {
-	own := t.annotated(s)
+	own := t.settings(s)
 	refused := t.refusals(s)
 	for i := range s.Spec.Ports {
 		t.service(s, i, own, refused)

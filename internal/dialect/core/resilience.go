@@ -57,6 +57,16 @@ type resilience struct {
 	header int
 }
 
+// settings are those of a Service, and those of the stable one for the Service of a release that has none of its own.
+func (t *translator) settings(s *corev1.Service) resilience {
+	stable := t.set.StableOf(s)
+	if stable == nil || slices.ContainsFunc(slices.Collect(maps.Keys(s.Annotations)), func(name string) bool { return strings.HasPrefix(name, annotations) }) {
+		return t.annotated(s)
+	}
+	apart := translator{Options: t.Options, set: t.set} // what is wrong with them is told of the stable Service
+	return apart.annotated(stable)
+}
+
 // annotated reads the annotations of a Service and reports invalid ones.
 func (t *translator) annotated(s *corev1.Service) resilience {
 	r := reader{t: t, service: s, left: map[string]bool{}}

@@ -131,3 +131,40 @@ func TestEndpointsAreAnnouncedToAsTheServiceSays(t *testing.T) {
 		}
 	}
 }
+
+// TestTheServiceOfAReleaseHasTheSettingsOfTheStableOne, whoever made it; its own are before them.
+func TestTheServiceOfAReleaseHasTheSettingsOfTheStableOne(t *testing.T) {
+	stable := service(corev1.ServicePort{Port: 80})
+	stable.Annotations = map[string]string{"weirmesh.github.io/max-requests": "7", "weirmesh.github.io/proxy-protocol": "v3"}
+	canary := stable.DeepCopy()
+	canary.Name, canary.Annotations = stable.Name+"-canary", map[string]string{"example.com/other": "x"}
+	limits := func(canary *corev1.Service, findings int) *model.Limits {
+		t.Helper()
+		cfg, _, found := (&core.Translator{}).Translate(&resource.Set{Services: []*corev1.Service{stable, canary}})
+		if len(found) != findings {
+			t.Errorf("%d findings: %v", findings, found)
+		}
+		return cfg.Services[slices.IndexFunc(cfg.Services, func(s model.Service) bool { return s.Ref.Name == canary.Name })].Limits
+	}
+	if got := limits(canary, 1); got != nil {
+		t.Errorf("a Service that its user made has %+v", got)
+	}
+	made(canary)
+	if got := limits(canary, 1); got == nil || got.Requests != 7 {
+		t.Errorf("the Service of a release has %+v", got)
+	}
+	own := canary.DeepCopy()
+	own.Annotations["weirmesh.github.io/max-requests"] = "none"
+	if got := limits(own, 2); got != nil {
+		t.Errorf("one with annotations of its own has %+v", got)
+	}
+	made(stable)
+	stable.Name, canary.Name = "web-canary", "web-canary-canary"
+	if got := limits(canary, 1); got == nil {
+		t.Error("a Service with such a name is not released")
+	}
+	canary.Name = "other-canary"
+	if got := limits(canary, 1); got != nil {
+		t.Errorf("without the stable Service it has %+v", got)
+	}
+}

@@ -32,7 +32,15 @@ func randomService(name string) *corev1.Service {
 	case 4:
 		s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "api.example.com"
 	}
+	if name == "s0-canary" && rand.IntN(4) > 0 {
+		made(s)
+	}
 	return s
+}
+
+// made has a release have made a Service.
+func made(s *corev1.Service) {
+	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "rollouts.kruise.io/v1beta1", Kind: "Rollout", Name: "s", Controller: to(true)}}
 }
 
 func randomSlice(service string) *discoveryv1.EndpointSlice {
@@ -64,12 +72,17 @@ func randomRoute(services int) *gatewayv1.HTTPRoute {
 // TestATranslatorMakesOnlyWhatChanged compares with translating each set anew, over random histories of Services, slices and routes.
 func TestATranslatorMakesOnlyWhatChanged(t *testing.T) {
 	const services = 6
+	name := func(i int) string {
+		if i == services-1 {
+			return "s0-canary"
+		}
+		return fmt.Sprint("s", i)
+	}
 	for _, options := range []core.Options{{}, {Cluster: true, Names: &resource.HostNames{}}} {
 		x := core.Translator{Options: options}
 		set := &resource.Set{HTTPRoutes: []*gatewayv1.HTTPRoute{randomRoute(services)}}
 		for i := range services {
-			name := fmt.Sprint("s", i)
-			set.Services, set.EndpointSlices = append(set.Services, randomService(name)), append(set.EndpointSlices, randomSlice(name))
+			set.Services, set.EndpointSlices = append(set.Services, randomService(name(i))), append(set.EndpointSlices, randomSlice(name(i)))
 		}
 		shared := 0
 		before, _, _ := x.Translate(set)
@@ -78,9 +91,9 @@ func TestATranslatorMakesOnlyWhatChanged(t *testing.T) {
 			next.Services, next.EndpointSlices = append(next.Services, set.Services...), append(next.EndpointSlices, set.EndpointSlices...)
 			switch i := rand.IntN(services); rand.IntN(3) {
 			case 0:
-				next.Services[i] = randomService(fmt.Sprint("s", i))
+				next.Services[i] = randomService(name(i))
 			case 1:
-				next.EndpointSlices[i] = randomSlice(fmt.Sprint("s", i))
+				next.EndpointSlices[i] = randomSlice(name(i))
 			case 2:
 				next.HTTPRoutes = []*gatewayv1.HTTPRoute{randomRoute(services)}
 			}

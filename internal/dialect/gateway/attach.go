@@ -440,6 +440,9 @@ func (t *translator) reach(r *route) {
 	}
 	for _, h := range r.outcome.claims {
 		for _, u := range r.uses {
+			if stable := t.set.StableOf(t.set.Service(u.service.namespace, u.service.name)); stable != nil && len(t.aimedAt[u.service]) == 0 {
+				u.service.name = stable.Name
+			}
 			for _, p := range t.aimedAt[u.service] {
 				if p.aims(u) {
 					t.reached[reach{p, h.listener.gateway}] = true

@@ -164,14 +164,24 @@ func (p *policy) aims(u use) bool {
 	})
 }
 
-// policyFor returns the policy in force for a port of a Service: one that names the port goes before one for the whole.
+// policyFor returns the policy in force for a port of a Service: one that names the port goes before one for the whole. The
+// Service of a release has those of the stable one, if none targets it.
 func (t *translator) policyFor(service key, port corev1.ServicePort) *policy {
+	if len(t.policies) == 0 {
+		return nil
+	}
 	if port.Name != "" {
 		if p := t.policies[target{service, port.Name}]; p != nil {
 			return p
 		}
 	}
-	return t.policies[target{service: service}]
+	if p := t.policies[target{service: service}]; p != nil {
+		return p
+	}
+	if stable := t.set.StableOf(t.set.Service(service.namespace, service.name)); stable != nil {
+		return t.policyFor(key{stable.Namespace, stable.Name}, port)
+	}
+	return nil
 }
 
 // policyStatuses reports each policy to every Gateway through which its targets are reached (PolicyStatus.ancestors).
