@@ -154,7 +154,7 @@ func TestTheContainersRunAsTheyAreInjected(t *testing.T) {
 			t.Errorf("the kubelet would replace something in %s", v.Value)
 		}
 	}
-	if want := []string{"WEIR_POD_NAMESPACE", "WEIR_POD_NAME", "WEIR_POD_IPS", "WEIR_PROBES"}; !slices.Equal(variables, want) {
+	if want := []string{"WEIR_POD_NAMESPACE", "WEIR_POD_NAME", "WEIR_POD_IPS", "WEIR_NODE", "WEIR_ZONE", "WEIR_PROBES"}; !slices.Equal(variables, want) {
 		t.Errorf("variables %q", variables)
 	}
 }

@@ -412,3 +412,40 @@ func TestAccessLogTellsRouteAndBackend(t *testing.T) {
 		t.Errorf("%d lines for one request", n)
 	}
 }
+
+// TestEndpointsCloseByServe whoever says where it runs, until none does.
+func TestEndpointsCloseByServe(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	slices := func(zones map[string]string) string {
+		text := "apiVersion: v1\nkind: Service\nmetadata: {name: blue}\nspec: {ports: [{port: 80}]}\n"
+		for name, zone := range zones {
+			text += fmt.Sprintf(`---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: %[1]s, labels: {kubernetes.io/service-name: blue}}
+addressType: IPv4
+ports: [{port: %[2]s}]
+endpoints: [{addresses: [127.0.0.1], nodeName: node-%[1]s, hints: {forZones: [{name: %[3]s}]}}]
+`, name, w.backends[name], zone)
+		}
+		return text
+	}
+	all := func(want string) bool {
+		for range 20 {
+			if w.get() != want {
+				return false
+			}
+		}
+		return true
+	}
+	w.write("services.yaml", slices(map[string]string{"blue": "west", "green": "east"}))
+	w.run("--zone", "east", "--node", "node-blue")
+	if !all("green") {
+		t.Error("endpoints of other zones are used")
+	}
+	w.write("services.yaml", slices(map[string]string{"blue": "west", "green": "north"}))
+	waitUntil(t, func() bool { return !all("green") && !all("blue") })
+	w.write("services.yaml", strings.Replace(slices(map[string]string{"blue": "west", "green": "east"}), "ports: [{port: 80}]", "internalTrafficPolicy: Local, ports: [{port: 80}]", 1))
+	waitUntil(t, func() bool { return all("blue") })
+}

@@ -27,6 +27,7 @@ type Options struct {
 	admin             string
 	access            process.Access
 	reach             flags.Choice
+	node, zone        string
 	drain, drainDelay time.Duration
 	Log               process.LogFlags
 	accessLog         accessLogFlags
@@ -70,6 +71,8 @@ func (o *Options) Flags(f *pflag.FlagSet, admin string, reach ...string) {
 		o.reach = flags.NewChoice(reach...)
 		f.Var(&o.reach, "reach", "which addresses endpoints may have: any, or cluster to exclude loopback, link-local, cloud metadata and this machine's own")
 	}
+	f.StringVar(&o.node, "node", "", "`name` of the Kubernetes node that the process runs on: what EndpointSlices mean for its clients is used there")
+	f.StringVar(&o.zone, "zone", "", "`name` of that node's zone (topology.kubernetes.io/zone), in the same way")
 	f.DurationVar(&o.drain, "drain-timeout", 30*time.Second, "timeout for requests in flight when the process ends")
 	f.DurationVar(&o.drainDelay, "drain-delay", 0, "how long to keep accepting connections after SIGTERM, while /readyz answers 503")
 	o.Log.Flags(f)
@@ -99,6 +102,7 @@ func (o *Options) Open(stdout, stderr io.Writer, log *slog.Logger, processLog *t
 	}
 	guard := &reach.Guard{Cluster: o.reach.Value == "cluster"}
 	options.Upstream.Refuse, options.Upstream.Isolated = guard.Refuse, guard.Cluster
+	options.Upstream.Node, options.Upstream.Zone = o.node, o.zone
 	if err := o.client.apply(&options); err != nil {
 		return nil, nil, err
 	}

@@ -122,11 +122,13 @@ func (s *Settings) sidecar(o *options, env []corev1.EnvVar, resources corev1.Res
 	return c
 }
 
-// variables say whose sidecar it is, and what it is to ask the pod's containers in the kubelet's place.
+// variables say whose sidecar it is, where it runs, and what it is to ask the pod's containers in the kubelet's place. Kubernetes
+// 1.35 puts the zone into pods' labels.
 func variables(table probe.Table) ([]corev1.EnvVar, error) {
 	var env []corev1.EnvVar
 	for _, v := range []struct{ name, field string }{
 		{"WEIR_POD_NAMESPACE", "metadata.namespace"}, {"WEIR_POD_NAME", "metadata.name"}, {"WEIR_POD_IPS", "status.podIPs"},
+		{"WEIR_NODE", "spec.nodeName"}, {"WEIR_ZONE", "metadata.labels['" + corev1.LabelTopologyZone + "']"},
 	} {
 		env = append(env, corev1.EnvVar{Name: v.name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: v.field}}})
 	}

@@ -314,6 +314,9 @@ type Service struct {
 	// a redirect brings. Endpoints is empty then, and the service is for connections of TCP and TLS routes alone: others
 	// find no endpoint.
 	Meant bool `json:"meant,omitempty"`
+	// NodeLocal means that a proxy that knows its node uses the endpoints of that node alone (Service,
+	// spec.internalTrafficPolicy).
+	NodeLocal bool `json:"nodeLocal,omitempty"`
 	// Fault, when set, answers every request to the service, such as for a BackendTLSPolicy that cannot be honoured.
 	// Connections of TCP listeners do not meet one of the reason UnsupportedProtocol.
 	Fault *Fault `json:"fault,omitempty"`
@@ -356,4 +359,8 @@ type Endpoint struct {
 	Address string `json:"address"`
 	// Pod is the name of the pod that has the address, in the Service's namespace; empty if it is not known.
 	Pod string `json:"pod,omitempty"`
+	// Nodes and Zones have the names of those, separated by commas, for whose clients the endpoint is meant (EndpointSlice,
+	// endpoints[].hints). All endpoints of a service have some, or none has. Of one that is NodeLocal, Nodes is the endpoint's own.
+	Nodes string `json:"nodes,omitempty"`
+	Zones string `json:"zones,omitempty"`
 }

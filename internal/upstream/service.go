@@ -24,7 +24,8 @@ type Service struct {
 	Fault *model.Fault
 
 	endpoints    []*Endpoint
-	pods         []string // of the endpoints; nil if none is known
+	near         []*Endpoint // of them, those that are meant for clients where this process runs; nil: all, or none
+	pods         []string    // of the endpoints; nil if none is known
 	meshed       bool
 	maxEjected   int
 	maxRequests  int64 // 0 for no bound
@@ -77,15 +78,30 @@ func (s *Service) Pod(e *Endpoint) (name string, ok bool) {
 // endpoint that a retry comes from: it is only chosen if no other is healthy. An ejected endpoint whose time is over
 // gets one request to prove itself. If no endpoint is healthy, they are used as if all were. An endpoint with as many
 // exchanges in flight as allowed is never chosen; if others take its last place in the same instant, Get, Dial and Open
-// fail with ConnectFull. It returns nil if no endpoint is left. It takes no lock and allocates nothing.
+// fail with ConnectFull. Where some endpoints are meant for clients in the node or zone of this process, the others are only
+// chosen if none of these, avoid apart, is healthy and has room. It returns nil if no endpoint is left. It takes no lock and
+// allocates nothing.
 func (s *Service) Pick(avoid *Endpoint) *Endpoint {
-	n := uint64(len(s.endpoints))
+	if len(s.near) > 0 {
+		if e := pick(s.near, avoid, true); e != nil {
+			return e
+		}
+	}
+	return pick(s.endpoints, avoid, false)
+}
+
+// pick is Pick among some endpoints; if only good, it returns nil in place of avoid and of one that is not healthy.
+func pick(endpoints []*Endpoint, avoid *Endpoint, good bool) *Endpoint {
+	n := uint64(len(endpoints))
 	switch n {
 	case 0:
 		return nil
 	case 1:
-		if e := s.endpoints[0]; e.Room() {
-			return e
+		if e := endpoints[0]; e.Room() {
+			if !good {
+				return e
+			}
+			return scan(endpoints, avoid, 0, good)
 		}
 		return nil
 	}
@@ -95,7 +111,7 @@ func (s *Service) Pick(avoid *Endpoint) *Endpoint {
 	if j >= i {
 		j++
 	}
-	a, b := s.endpoints[i], s.endpoints[j]
+	a, b := endpoints[i], endpoints[j]
 	aOK, bOK := false, false
 	if a != avoid && a.Room() {
 		ok, probe := a.admit()
@@ -119,17 +135,17 @@ func (s *Service) Pick(avoid *Endpoint) *Endpoint {
 	case bOK:
 		return b
 	}
-	return s.scan(avoid, int(i))
+	return scan(endpoints, avoid, int(i), good)
 }
 
 // scan looks at all endpoints, if neither of the two random ones can be used. It returns the healthy one with the least
 // in flight, from a random start so that ties spread; else avoid if it is healthy; else, if none is healthy, any,
-// preferably not avoid.
-func (s *Service) scan(avoid *Endpoint, start int) *Endpoint {
+// preferably not avoid. If only good, it is the first or nil.
+func scan(endpoints []*Endpoint, avoid *Endpoint, start int, good bool) *Endpoint {
 	var best, spare, bad *Endpoint
 	healthy := false
-	for k := range s.endpoints {
-		e := s.endpoints[(start+k)%len(s.endpoints)]
+	for k := range endpoints {
+		e := endpoints[(start+k)%len(endpoints)]
 		room := e.Room()
 		if e == avoid || !room {
 			if e.Healthy() {
@@ -156,7 +172,7 @@ func (s *Service) scan(avoid *Endpoint, start int) *Endpoint {
 		}
 	}
 	switch {
-	case best != nil:
+	case best != nil || good:
 		return best
 	case healthy:
 		return spare
@@ -170,9 +186,19 @@ func (s *Service) scan(avoid *Endpoint, start int) *Endpoint {
 // returns nil if no other is left. It prefers endpoints that answered last: of pods that end at once, each has failed one
 // request at most before.
 func (s *Service) PickOther(tried []*Endpoint) *Endpoint {
+	if len(s.near) > 0 {
+		if e := pickOther(s.near, tried, true); e != nil {
+			return e
+		}
+	}
+	return pickOther(s.endpoints, tried, false)
+}
+
+// pickOther is PickOther among some endpoints; if only good, it returns none but one that answered last.
+func pickOther(endpoints, tried []*Endpoint, good bool) *Endpoint {
 	var best, unknown, bad *Endpoint
-	for k, start := 0, rand.IntN(max(len(s.endpoints), 1)); k < len(s.endpoints); k++ {
-		e := s.endpoints[(start+k)%len(s.endpoints)]
+	for k, start := 0, rand.IntN(max(len(endpoints), 1)); k < len(endpoints); k++ {
+		e := endpoints[(start+k)%len(endpoints)]
 		if slices.Contains(tried, e) || !e.Room() {
 			continue
 		}
@@ -189,6 +215,9 @@ func (s *Service) PickOther(tried []*Endpoint) *Endpoint {
 		} else {
 			*place = lighter(*place, e)
 		}
+	}
+	if good {
+		return best
 	}
 	return cmp.Or(best, unknown, bad)
 }

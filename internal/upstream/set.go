@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,6 +75,9 @@ type Options struct {
 	// Own, if set, connects to an address in place of the network, where an identity vouches for the endpoint. It returns nil
 	// without an error for an address that the network is to connect to.
 	Own func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
+	// Node and Zone are where the process runs, as endpoints name it (model.Endpoint): those that are meant for clients there
+	// are used while any of them is healthy and has room. Empty: not known.
+	Node, Zone string
 	// Logger logs ejections, recoveries and unusable services; nil discards them.
 	Logger *slog.Logger
 
@@ -258,7 +262,12 @@ func (s *Set) ApplyFor(cfg *model.Config, presented model.Presented) (*Snapshot,
 				return e
 			}
 		}
+		var atNode, inZone []*Endpoint
 		for _, me := range ms.Endpoints {
+			here := listed(me.Nodes, s.opt.Node)
+			if ms.NodeLocal && s.opt.Node != "" && !here {
+				continue
+			}
 			identity, digest := identity.of(pods, digest, me.Address, identities)
 			k := key{me.Address, ms.Protocol, digest, ms.ProxyProtocol}
 			e := next[k]
@@ -278,7 +287,19 @@ func (s *Set) ApplyFor(cfg *model.Config, presented model.Presented) (*Snapshot,
 					sv.pods = append(sv.pods, me.Pod)
 				}
 				policies[e] = policies[e].with(ms)
+				if here {
+					atNode = append(atNode, e)
+				}
+				if listed(me.Zones, s.opt.Zone) {
+					inZone = append(inZone, e)
+				}
 			}
+		}
+		if sv.near = atNode; len(atNode) == 0 {
+			sv.near = inZone
+		}
+		if len(sv.near) == len(sv.endpoints) {
+			sv.near = nil
 		}
 		sv.use.has(len(sv.endpoints) > 0, s.now())
 		sv.maxEjected = maxEjected(len(sv.endpoints), ms.Ejection)
@@ -297,6 +318,19 @@ func (s *Set) ApplyFor(cfg *model.Config, presented model.Presented) (*Snapshot,
 	}
 	s.endpoints, s.uses = next, uses
 	return snap, nil
+}
+
+// listed reports whether a list of names, separated by commas, has one that is not empty.
+func listed(list, name string) bool {
+	if list == "" || name == "" {
+		return false
+	}
+	for each := range strings.SplitSeq(list, ",") {
+		if each == name {
+			return true
+		}
+	}
+	return false
 }
 
 // variants yields each service once for each client certificate that is presented to it: once without one if that is none, or it has no TLS.

@@ -135,6 +135,7 @@ func (t *translator) service(s *corev1.Service, i int, own resilience, refused *
 	default:
 		out.Protocol = app.Protocol
 	}
+	out.NodeLocal = isNodeLocal(s)
 	out.Endpoints = t.endpoints(s, p, refused)
 	switch {
 	case len(out.Endpoints) > 0:
@@ -185,7 +186,9 @@ func (t *translator) endpoints(s *corev1.Service, p corev1.ServicePort, refused 
 			// Every address of an endpoint is the same backend (EndpointSlice.endpoints[].addresses): the first is it.
 			if len(e.Addresses) > 0 && !refused.has(slice, i) {
 				if a := join(e.Addresses[0], number); model.CheckEndpoint(a) == nil {
-					*to = append(*to, model.Endpoint{Address: a, Pod: podOf(s, e.TargetRef)})
+					out := model.Endpoint{Address: a, Pod: podOf(s, e.TargetRef)}
+					out.Nodes, out.Zones = meantFor(s, &e)
+					*to = append(*to, out)
 				}
 			}
 		}
@@ -196,7 +199,9 @@ func (t *translator) endpoints(s *corev1.Service, p corev1.ServicePort, refused 
 	slices.SortFunc(ready, func(a, b model.Endpoint) int {
 		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(b.Pod, a.Pod)) // one whose pod is known comes first
 	})
-	return slices.CompactFunc(ready, func(a, b model.Endpoint) bool { return a.Address == b.Address })
+	ready = slices.CompactFunc(ready, func(a, b model.Endpoint) bool { return a.Address == b.Address })
+	agree(ready, isNodeLocal(s))
+	return ready
 }
 
 // maxName is the most characters of a pod's name.

@@ -146,8 +146,12 @@ func (r *renderer) env() []corev1.EnvVar {
 	if _, own := r.p.Env[trustDomain]; !own && r.TrustDomain != "" {
 		env = append(env, corev1.EnvVar{Name: trustDomain, Value: r.TrustDomain})
 	}
-	// Where the proxy observes its traffic; variables for the same reason.
-	for _, pod := range []struct{ name, field string }{{"WEIR_POD_NAME", "metadata.name"}, {"WEIR_POD_NAMESPACE", "metadata.namespace"}} {
+	// Where the proxy observes its traffic, and where it runs; variables for the same reason. Kubernetes 1.35 puts the zone into
+	// pods' labels.
+	for _, pod := range []struct{ name, field string }{
+		{"WEIR_POD_NAME", "metadata.name"}, {"WEIR_POD_NAMESPACE", "metadata.namespace"},
+		{"WEIR_NODE", "spec.nodeName"}, {"WEIR_ZONE", "metadata.labels['" + corev1.LabelTopologyZone + "']"},
+	} {
 		if _, own := r.p.Env[pod.name]; !own {
 			env = append(env, corev1.EnvVar{Name: pod.name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: pod.field}}})
 		}
