@@ -90,7 +90,7 @@ func (c *conn) awaitFirst() bool {
 	if c.mustEnd() {
 		return c.silent(nil)
 	}
-	quiet := quietTime
+	quiet := c.srv.opt.quiet
 	if c.either {
 		quiet = meshQuietTime
 	}

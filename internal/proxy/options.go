@@ -80,6 +80,9 @@ type Options struct {
 
 	// DropsChanged is called when Server.MirrorDrops has changed since the last Apply. It may be nil.
 	DropsChanged func()
+
+	// quiet replaces quietTime in tests whose clients are not to be taken for silent on a busy machine.
+	quiet time.Duration
 }
 
 func (o *Options) setDefaults() {
@@ -109,6 +112,7 @@ func (o *Options) setDefaults() {
 		{&o.BodyGrace, 30 * time.Second},
 		{&o.DrainTimeout, 30 * time.Second},
 		{&o.DrainGrace, time.Second},
+		{&o.quiet, quietTime},
 	} {
 		if *d.value == 0 {
 			*d.value = d.def
