@@ -449,3 +449,53 @@ endpoints: [{addresses: [127.0.0.1], nodeName: node-%[1]s, hints: {forZones: [{n
 	w.write("services.yaml", strings.Replace(slices(map[string]string{"blue": "west", "green": "east"}), "ports: [{port: 80}]", "internalTrafficPolicy: Local, ports: [{port: 80}]", 1))
 	waitUntil(t, func() bool { return all("blue") })
 }
+
+// TestAClientStaysAtItsEndpoint, found across a trusted proxy, where its Service says so.
+func TestAClientStaysAtItsEndpoint(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	text := "apiVersion: v1\nkind: Service\nmetadata: {name: blue}\nspec: {sessionAffinity: ClientIP, ports: [{port: 80}]}\n"
+	for name, port := range w.backends {
+		text += fmt.Sprintf(`---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: %[1]s, labels: {kubernetes.io/service-name: blue}}
+addressType: IPv4
+ports: [{port: %[2]s}]
+endpoints: [{addresses: [127.0.0.1]}]
+`, name, port)
+	}
+	w.write("services.yaml", text)
+	w.run("--trusted-proxies", "127.0.0.0/8")
+	from := func(client string) string {
+		r, err := http.NewRequest(http.MethodGet, w.url(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-Forwarded-For", client)
+		resp, err := w.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	served := map[string]int{}
+	for i := range 40 {
+		client := fmt.Sprintf("192.0.2.%d", i)
+		first := from(client)
+		for range 5 {
+			if got := from(client); got != first {
+				t.Fatalf("%s got %s, then %s", client, first, got)
+			}
+		}
+		served[first]++
+	}
+	if served["blue"] < 4 || served["green"] < 4 || served["blue"]+served["green"] != 40 {
+		t.Errorf("the clients are at %v", served)
+	}
+}

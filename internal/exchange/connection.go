@@ -216,7 +216,7 @@ func (c *Connection) connect(snap *Snapshot, b *Backend) *Failure {
 		return c.connectMeant(b)
 	}
 	search := Search{Wanted: c}
-	e := b.Service.Pick(nil)
+	e := b.Service.PickFor(c.Peer.Address, nil)
 	if e == nil && len(b.Service.Endpoints()) == 0 {
 		e = search.Next(c.pipe, snap, b.Service, nil, b.Service.ConnectTimeout())
 	}

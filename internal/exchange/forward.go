@@ -83,7 +83,7 @@ func (ex *Exchange) exchangeWith(service *upstream.Service) error {
 			if e = ex.from.Peer.endpointOf(service); e == nil {
 				return ex.nowhere(service)
 			}
-		} else if e = service.Pick(avoid); e != nil {
+		} else if e = service.PickFor(ex.clientAddr(), avoid); e != nil {
 		} else if e = ex.first(&moved, service); e == nil {
 			return ex.nowhere(service)
 		}

@@ -317,6 +317,8 @@ type Service struct {
 	// NodeLocal means that a proxy that knows its node uses the endpoints of that node alone (Service,
 	// spec.internalTrafficPolicy).
 	NodeLocal bool `json:"nodeLocal,omitempty"`
+	// ClientAffinity means that what comes from one client address goes to one endpoint (Service, spec.sessionAffinity).
+	ClientAffinity bool `json:"clientAffinity,omitempty"`
 	// Fault, when set, answers every request to the service, such as for a BackendTLSPolicy that cannot be honoured.
 	// Connections of TCP listeners do not meet one of the reason UnsupportedProtocol.
 	Fault *Fault `json:"fault,omitempty"`

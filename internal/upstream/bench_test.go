@@ -26,6 +26,20 @@ func BenchmarkPick(b *testing.B) {
 	}
 }
 
+func BenchmarkPickFor(b *testing.B) {
+	for _, n := range []int{2, 10, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			svc, client := apply(b, newSet(b, Options{}), sticky(n)), clients(1)[0]
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					svc.PickFor(client, nil)
+				}
+			})
+		})
+	}
+}
+
 // BenchmarkGetPut takes and gives back idle connections of one endpoint from all processors: the most contended case.
 func BenchmarkGetPut(b *testing.B) {
 	srv := echoServer(b)

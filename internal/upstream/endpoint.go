@@ -26,6 +26,7 @@ type Endpoint struct {
 	h2       *http2Pool
 	header   int // version of the PROXY header that connections begin with; 0 for none
 	keeps    int // how many idle connections of HTTP/1.1
+	spot     uint64
 	health   health
 	away     away
 
@@ -53,7 +54,7 @@ type Endpoint struct {
 }
 
 func newEndpoint(s *Set, address string, protocol model.Protocol, identity *tlsIdentity) *Endpoint {
-	e := &Endpoint{Address: address, protocol: protocol, set: s, keeps: s.opt.MaxIdlePerEndpoint, open: map[*Conn]struct{}{}}
+	e := &Endpoint{Address: address, protocol: protocol, set: s, keeps: s.opt.MaxIdlePerEndpoint, spot: spotAt(address), open: map[*Conn]struct{}{}}
 	if identity != nil {
 		e.tls = identity.forEndpoint()
 	}

@@ -27,6 +27,7 @@ type Service struct {
 	near         []*Endpoint // of them, those that are meant for clients where this process runs; nil: all, or none
 	pods         []string    // of the endpoints; nil if none is known
 	meshed       bool
+	sticky       bool
 	maxEjected   int
 	maxRequests  int64 // 0 for no bound
 	maxRelays    int64

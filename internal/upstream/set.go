@@ -224,7 +224,7 @@ func (s *Set) ApplyFor(cfg *model.Config, presented model.Presented) (*Snapshot,
 	policies := map[*Endpoint]*policy{}
 	identities := map[string]*tlsIdentity{}
 	for ms, client := range variants(cfg, presented) {
-		sv := &Service{set: s, Name: ms.Name, ClientCertificate: client, Protocol: ms.Protocol, TLS: ms.TLS != nil, meshed: ms.TLS != nil && ms.TLS.Identity() != "", Fault: ms.Fault, retryPercent: defaultRetryPercent, maxRelays: s.opt.MaxRelays}
+		sv := &Service{set: s, Name: ms.Name, ClientCertificate: client, Protocol: ms.Protocol, TLS: ms.TLS != nil, meshed: ms.TLS != nil && ms.TLS.Identity() != "", sticky: ms.ClientAffinity, Fault: ms.Fault, retryPercent: defaultRetryPercent, maxRelays: s.opt.MaxRelays}
 		if l := ms.Limits; l != nil {
 			sv.maxRequests = int64(l.Requests)
 			if l.RetryPercent != nil {

@@ -135,7 +135,7 @@ func (t *translator) service(s *corev1.Service, i int, own resilience, refused *
 	default:
 		out.Protocol = app.Protocol
 	}
-	out.NodeLocal = isNodeLocal(s)
+	out.NodeLocal, out.ClientAffinity = isNodeLocal(s), s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP
 	out.Endpoints = t.endpoints(s, p, refused)
 	switch {
 	case len(out.Endpoints) > 0:
