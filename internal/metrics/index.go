@@ -76,10 +76,13 @@ type place struct {
 	sides []telemetry.Side
 	// template means that no pod of it is known.
 	template bool
+	// gone is the pod that it was, if it is no more.
+	gone string
 }
 
-// NewIndex reads a set. Of a set of some namespaces of a cluster, it knows no nodes: their sums would lack pods.
-func NewIndex(set *resource.Set) *Index {
+// NewIndex reads a set. Of a set of some namespaces of a cluster, it knows no nodes: their sums would lack pods. Pods that
+// are gone are no objects, but what they did until then belongs to those that they were part of.
+func NewIndex(set *resource.Set, gone ...*workload.Pod) *Index {
 	x := &Index{bySide: map[telemetry.Side]*place{}, part: len(set.Watched) > 0}
 	for i := range x.byName {
 		x.byName[i] = map[name]*object{}
@@ -142,6 +145,12 @@ func NewIndex(set *resource.Set) *Index {
 	}
 	for _, s := range set.Services {
 		x.service(s, selected[name{s.Namespace, s.Name}])
+	}
+	if len(gone) > 0 {
+		owners := workload.Owners(set)
+		for _, p := range gone {
+			x.departed(&p.Object, owners(&p.Object), selecting)
+		}
 	}
 	for i, byName := range x.byName {
 		for _, n := range sorted(byName, name.compare) {
@@ -210,6 +219,37 @@ func (x *Index) pods(of *workload.Pods) *place {
 		}
 	}
 	return p
+}
+
+// departed makes the place of a pod that is gone, if something that ran it is still there, and no other pod has its name.
+func (x *Index) departed(pod *workload.Object, owners []workload.Owner, selecting serviceSelectors) {
+	side := telemetry.Side{Kind: model.KindPod, Namespace: pod.Namespace, Name: pod.Name}
+	var of []*object
+	for _, owner := range owners {
+		if kind, ok := kindOf[owner.Kind]; ok && kind != pods {
+			if o := x.byName[kind][name{pod.Namespace, owner.Name}]; o != nil {
+				of = append(of, o)
+			}
+		}
+	}
+	if len(of) == 0 || x.bySide[side] != nil {
+		return
+	}
+	p := x.place(pod.Namespace)
+	p.gone, p.top = pod.Name, of[len(of)-1].reference()
+	for _, s := range selecting.of(pod) {
+		of = append(of, x.object(services, s.Namespace, s.Name))
+	}
+	if o := x.byName[nodes][name{"", pod.Node}]; o != nil {
+		of = append(of, o)
+	}
+	for _, o := range of {
+		x.join(p, o)
+	}
+	x.report(p, side)
+	if pod.Sidecar {
+		x.report(p, telemetry.Side{Kind: telemetry.KindSidecar, Namespace: pod.Namespace, Name: pod.Name})
+	}
 }
 
 // account says whom the identity of a ServiceAccount stands for, which some pods have.

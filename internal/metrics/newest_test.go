@@ -1,7 +1,9 @@
 package metrics
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,5 +74,40 @@ func TestNodesOfAPartOfAClusterAreUnknown(t *testing.T) {
 	}
 	if _, err := x.Sides(kinds[pods], "shop", "web-1"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPodsThatAreGoneAreForgotten after a time, the first of them earlier if they are too many.
+func TestPodsThatAreGoneAreForgotten(t *testing.T) {
+	list := func(names ...int) (all []*workload.Pod) {
+		for _, i := range names {
+			all = append(all, &workload.Pod{Object: workload.Object{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("web-%05d", i)}}})
+		}
+		return all
+	}
+	gone := func(n *Newest) (names string) {
+		for _, d := range n.gone {
+			names += d.pod.Name[6:] + " "
+		}
+		return names
+	}
+	var n Newest
+	now := time.Now()
+	n.remember(list(1, 2, 3, 4), list(2, 4, 5), now)
+	n.remember(list(2, 4, 5), list(5), now.Add(time.Minute))
+	if got := gone(&n); got != "001 003 002 004 " {
+		t.Errorf("gone are %s", got)
+	}
+	n.remember(list(5), list(5), now.Add(goneFor+time.Second))
+	if got := gone(&n); got != "002 004 " {
+		t.Errorf("after a while they are %s", got)
+	}
+	var many []int
+	for i := range mostGone + 10 {
+		many = append(many, i+100)
+	}
+	n.remember(list(many...), nil, now.Add(goneFor+2*time.Second))
+	if len(n.gone) != mostGone || n.gone[0].pod.Name != "web-00110" {
+		t.Errorf("%d are remembered, the first is %s", len(n.gone), n.gone[0].pod.Name)
 	}
 }

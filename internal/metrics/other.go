@@ -36,6 +36,8 @@ func (x *Index) others(s telemetry.Side, kind int) (out []other) {
 	}
 	switch {
 	case out != nil:
+	case p.gone != "" && kind == pods:
+		out = []other{{reference: kinds[pods].Reference(p.namespace, p.gone)}}
 	case p.top.Kind != "":
 		out = []other{x.named(p.top)}
 	default:

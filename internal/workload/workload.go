@@ -172,6 +172,16 @@ func Find(set *resource.Set, kind, namespace, name string) (p Pods, ok bool) {
 	return p, true
 }
 
+// Owners returns what finds out what runs an object, which need not be in the set itself: directly and indirectly, the
+// nearest first.
+func Owners(set *resource.Set) func(*Object) []Owner {
+	known := map[resource.Key]*Object{}
+	each(set, func(kind string, o *Object) {
+		known[resource.Key{Kind: kind, Namespace: o.Namespace, Name: o.Name}] = o
+	})
+	return func(o *Object) []Owner { return owners(o, known) }
+}
+
 // maxOwners bounds a chain of owners. Kubernetes has two: a Pod's ReplicaSet, and the Deployment of that.
 const maxOwners = 8
 
