@@ -3,7 +3,9 @@ package explain
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -156,5 +158,43 @@ func TestReferencesHaveTheirOrigin(t *testing.T) {
 	const at = `{"kind":"HTTPRoute","namespace":"shop","name":"a","field":"spec.rules[0]","origin":{"file":"a.yaml","line":7}}`
 	if s := strings.ReplaceAll(string(text), "\n", ""); s != `{"list":[`+at+`,{"kind":"HTTPRoute","more":1,"name":"a"}],"n":12345678901234567890,"rule":`+at+`,"text":"<&>"}` {
 		t.Errorf("%s", s)
+	}
+}
+
+// TestWhichEndpointsAProxyUsesIsTold, by where it runs, and that a client keeps its own.
+func TestWhichEndpointsAProxyUsesIsTold(t *testing.T) {
+	endpoint := func(address, nodes, zones string) model.Endpoint {
+		return model.Endpoint{Address: address, Nodes: nodes, Zones: zones}
+	}
+	for name, c := range map[string]struct {
+		service model.Service
+		want    []string
+	}{
+		"nothing": {model.Service{Endpoints: []model.Endpoint{endpoint("10.0.0.1:80", "", "")}}, nil},
+		"zones": {
+			model.Service{Endpoints: []model.Endpoint{endpoint("10.0.0.1:80", "", "za"), endpoint("10.0.0.2:80", "", "za,zb")}},
+			[]string{"a proxy prefers the endpoints that are meant for its zone: zone za has 2, zone zb has 1"},
+		},
+		"nodes and zones": {
+			model.Service{Endpoints: []model.Endpoint{endpoint("10.0.0.1:80", "n1", "za")}},
+			[]string{"a proxy prefers the endpoints that are meant for its node: node n1 has 1", "a proxy prefers the endpoints that are meant for its zone: zone za has 1"},
+		},
+		"local": {
+			model.Service{NodeLocal: true, ClientAffinity: true, Endpoints: []model.Endpoint{endpoint("10.0.0.1:80", "n1", "")}},
+			[]string{"a proxy that knows its node uses the endpoints there alone: node n1 has 1", "what comes from one client address goes to one endpoint"},
+		},
+	} {
+		p := places(&c.service)
+		if got := p.lines(); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	many := model.Service{}
+	for i := range 10 {
+		many.Endpoints = append(many.Endpoints, endpoint(fmt.Sprintf("10.0.0.%d:80", i), "", fmt.Sprintf("z%d", i)))
+	}
+	p := places(&many)
+	if got := p.lines()[0]; !strings.HasSuffix(got, "zone z7 has 1, 2 more") {
+		t.Errorf("many zones: %q", got)
 	}
 }

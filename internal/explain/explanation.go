@@ -62,6 +62,7 @@ type Backend struct {
 	Weight      uint64   `json:"weight"`
 	WeightSum   uint64   `json:"weightSum"`
 	Endpoints   []string `json:"endpoints,omitempty"`
+	Places
 	// ProxyProtocol is the version of the PROXY header that begins connections to the endpoints.
 	ProxyProtocol int            `json:"proxyProtocol,omitempty"`
 	Forwarded     *Forwarded     `json:"forwarded,omitempty"`
@@ -72,6 +73,17 @@ type Backend struct {
 	// the service.
 	Splits []routing.ExplainedSplit `json:"splits,omitempty"`
 	Leaves []Backend                `json:"leaves,omitempty"`
+}
+
+// Places say which of the endpoints a proxy uses, by where it runs, and which of these a client gets.
+type Places struct {
+	// Zones and Nodes are the endpoints that are meant for clients there, by the names of these. With NodeLocal, a proxy uses
+	// those of its own node alone.
+	Zones     map[string][]string `json:"zones,omitempty"`
+	Nodes     map[string][]string `json:"nodes,omitempty"`
+	NodeLocal bool                `json:"nodeLocal,omitempty"`
+	// ClientAffinity means that what comes from one client address goes to one endpoint.
+	ClientAffinity bool `json:"clientAffinity,omitempty"`
 }
 
 // Forwarded is the request line and host that a backend or a mirror gets.

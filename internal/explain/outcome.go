@@ -2,6 +2,7 @@ package explain
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/weirmesh/weir/internal/exchange"
 	"github.com/weirmesh/weir/internal/mirror"
@@ -111,7 +112,7 @@ func (o *outcome) target(out Backend, backend *routing.Backend, fault *model.Fau
 		out.Answer = &Answer{Status: 503, Reason: NoEndpoint}
 		return out
 	}
-	out.ProxyProtocol = service.ProxyProtocol
+	out.ProxyProtocol, out.Places = service.ProxyProtocol, places(service)
 	out.Forwarded = &Forwarded{Method: o.preview.Method}
 	out.Forwarded.Target, out.Forwarded.Host = o.preview.Forward(b)
 	return out
@@ -182,6 +183,27 @@ func endpoints(s *model.Service) []string {
 		out = append(out, e.Address)
 	}
 	return out
+}
+
+// places says of a service's endpoints by where a proxy uses them.
+func places(s *model.Service) Places {
+	p := Places{NodeLocal: s.NodeLocal, ClientAffinity: s.ClientAffinity}
+	add := func(to *map[string][]string, names, address string) {
+		if names == "" {
+			return
+		}
+		if *to == nil {
+			*to = map[string][]string{}
+		}
+		for name := range strings.SplitSeq(names, ",") {
+			(*to)[name] = append((*to)[name], address)
+		}
+	}
+	for _, e := range s.Endpoints {
+		add(&p.Zones, e.Zones, e.Address)
+		add(&p.Nodes, e.Nodes, e.Address)
+	}
+	return p
 }
 
 func emptyFilters(f model.Filters) bool {

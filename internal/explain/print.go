@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -252,6 +254,9 @@ func backendLines(b *Backend) []string {
 		line = share + " " + cmp.Or(b.Service, "(no service)") + ": " + answerWords(b.Answer)
 	}
 	lines := []string{line}
+	for _, l := range b.lines() {
+		lines = append(lines, "        "+l)
+	}
 	if b.ProxyProtocol != 0 {
 		lines = append(lines, fmt.Sprintf("        each connection begins with a PROXY header, version %d, and is one client's", b.ProxyProtocol))
 	}
@@ -263,6 +268,34 @@ func backendLines(b *Backend) []string {
 	}
 	for _, l := range mirrorLines(b.Mirrors) {
 		lines = append(lines, "        mirrored to "+l)
+	}
+	return lines
+}
+
+// lines describe which endpoints a proxy uses, and a client gets.
+func (p *Places) lines() (lines []string) {
+	each := func(what string, of map[string][]string) string {
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(of)) {
+			parts = append(parts, fmt.Sprintf("%s %s has %d", what, name, len(of[name])))
+		}
+		const most = 8
+		if n := len(parts); n > most {
+			parts = append(parts[:most], fmt.Sprintf("%d more", n-most))
+		}
+		return strings.Join(parts, ", ")
+	}
+	switch {
+	case p.NodeLocal:
+		lines = append(lines, "a proxy that knows its node uses the endpoints there alone: "+cmp.Or(each("node", p.Nodes), "there are none"))
+	case len(p.Nodes) > 0:
+		lines = append(lines, "a proxy prefers the endpoints that are meant for its node: "+each("node", p.Nodes))
+	}
+	if len(p.Zones) > 0 {
+		lines = append(lines, "a proxy prefers the endpoints that are meant for its zone: "+each("zone", p.Zones))
+	}
+	if p.ClientAffinity {
+		lines = append(lines, "what comes from one client address goes to one endpoint")
 	}
 	return lines
 }

@@ -72,7 +72,7 @@ func (b *Backend) connect(services map[string]*model.Service, fault *model.Fault
 		if b.Endpoints = endpoints(service); len(b.Endpoints) == 0 {
 			b.Answer = &Answer{Reason: NoEndpoint}
 		}
-		b.ProxyProtocol = service.ProxyProtocol
+		b.ProxyProtocol, b.Places = service.ProxyProtocol, places(service)
 	}
 }
 
