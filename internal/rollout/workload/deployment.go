@@ -1,11 +1,13 @@
 package workload
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -269,8 +271,14 @@ func tendDeployment(s *Seen, w *rollout.Workload) ([]Change, error) {
 			changes = append(changes, Change{Scale: &Scale{Set: s.Sets[i], Replicas: n}})
 		}
 	}
+	// While one ReplicaSet alone has pods, and fewer than the Deployment should have, the Deployment's controller gives it the rest,
+	// although the Deployment is paused (scale in pkg/controller/deployment/sync.go). So another one gets its pods first.
+	slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(a.Scale.fewer(), b.Scale.fewer()) })
 	return changes, nil
 }
+
+// fewer is by how many pods it makes a ReplicaSet smaller.
+func (s *Scale) fewer() int32 { return pods(s.Set) - s.Replicas }
 
 // bounds are maxSurge and maxUnavailable as the user has them, 25 % by default (apps/v1, RollingUpdateDeployment).
 func bounds(rec *Record, all int32) (surge, unavailable int32) {

@@ -15,7 +15,7 @@ type set struct {
 
 // next says how many pods each revision is told to have next, on the way to its goal: at most `most` in all, and not less
 // than `least` that serve. What is there already may be beyond these bounds. Pods that do not serve go first, which a
-// ReplicaSet sees to (kube-controller-manager ranks them so).
+// ReplicaSet sees to (kube-controller-manager ranks them so). The places of those that go are taken in the same step.
 func next(all []set, most, least int32) []int32 {
 	out := make([]int32, len(all))
 	var total, serve int32
@@ -24,12 +24,15 @@ func next(all []set, most, least int32) []int32 {
 		total += s.pods
 		serve += min(s.ready, s.pods)
 	}
-	for i, s := range all {
-		if n := min(s.goal-s.pods, most-total); n > 0 {
-			out[i] += n
-			total += n
+	add := func() {
+		for i, s := range all {
+			if n := min(s.goal-out[i], most-total); n > 0 {
+				out[i] += n
+				total += n
+			}
 		}
 	}
+	add()
 	// The revision with the most to remove comes last: what is left of older ones goes before what serves.
 	order := make([]int, len(all))
 	for i := range order {
@@ -44,7 +47,9 @@ func next(all []set, most, least int32) []int32 {
 		idle := s.pods - min(s.ready, s.pods)
 		n := min(s.pods-s.goal, idle+max(0, serve-least))
 		out[i] -= n
+		total -= n
 		serve -= max(0, n-idle)
 	}
+	add()
 	return out
 }

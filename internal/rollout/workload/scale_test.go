@@ -43,6 +43,9 @@ func TestPodsAreReplacedWithinTheBounds(t *testing.T) {
 						removed += gone - spare
 					}
 				}
+				if after < min(total, all) {
+					t.Fatalf("seed %d, walk %d: %d pods of %d: %+v to %v", seed, walk, after, all, sets, told)
+				}
 				if after > max(total, all+surge) {
 					t.Fatalf("seed %d, walk %d: %d pods of %d and %d: %+v to %v", seed, walk, after, all, surge, sets, told)
 				}
