@@ -28,6 +28,7 @@ var advancedStatefulSet = Kind{
 	vital:    statefulSet.vital,
 	defaults: unpaused(statefulSet.defaults),
 	observe:  observeStatefulSet,
+	recover:  recoverStatefulSet,
 	tend: func(s *Seen, w *rollout.Workload) ([]Change, error) {
 		if fieldOf(specOf(s.Object), unorderedField) != nil {
 			return tendShared(s, w, labelled(revisionLabel), statusText(s, "currentRevision"), nil), nil

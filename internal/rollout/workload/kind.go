@@ -37,6 +37,9 @@ type Kind struct {
 	observe func(s *Seen, w *rollout.Workload) error
 	// tend returns what has to be done while the workload is held; nil if nothing.
 	tend func(s *Seen, w *rollout.Workload) ([]Change, error)
+	// recover returns what has to be done when a release was taken back, and the workload was let go for its own controller to
+	// replace the pods; nil if nothing.
+	recover func(s *Seen, w *rollout.Workload) []Change
 	// custom means that whoever runs Weir's controller named the kind.
 	custom bool
 }
@@ -213,6 +216,9 @@ func (k *Kind) hold(s *Seen, rec *Record) []Change {
 // nothing has to be done now.
 func (k *Kind) Tend(s *Seen, w *rollout.Workload) ([]Change, error) {
 	s = s.own()
+	if k.recover != nil && w.Marked && !w.Held && w.Settled && w.Update == w.Stable && s.Record.Revision != w.Update {
+		return k.recover(s, w), nil
+	}
 	if !w.Held || !w.Marked || !w.Settled || k.tend == nil || s.Record.Revision != w.Update {
 		return nil, nil
 	}

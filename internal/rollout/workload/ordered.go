@@ -35,6 +35,7 @@ var statefulSet = Kind{
 	defaults: fields{typeField: string(appsv1.RollingUpdateStatefulSetStrategyType), partitionField: int64(0)},
 	observe:  observeStatefulSet,
 	tend:     tendStatefulSet,
+	recover:  recoverStatefulSet,
 }
 
 const (
@@ -174,6 +175,17 @@ func tendStatefulSet(s *Seen, w *rollout.Workload) ([]Change, error) {
 		return nil, nil
 	}
 	return []Change{{Evict: worst}}, nil
+}
+
+// recoverStatefulSet evicts a pod that does not serve, of a version that was taken back: with the policy OrderedReady the
+// workload's own controller waits until it does, for ever if it cannot (Kubernetes, StatefulSets, "Forced rollback").
+func recoverStatefulSet(s *Seen, w *rollout.Workload) []Change {
+	for _, p := range slices.Backward(s.Pods) {
+		if p.Labels[revisionLabel] != w.Update && !podReady(p) && p.DeletionTimestamp == nil {
+			return []Change{{Evict: p}}
+		}
+	}
+	return nil
 }
 
 // lower are the pods that are not to have the new revision: all but the last ones. An Advanced StatefulSet may leave numbers

@@ -514,3 +514,46 @@ func TestPodsThatWereAllReplacedBeforeTheyWereHeldAreGone(t *testing.T) {
 		}
 	}
 }
+
+// TestABrokenPodOfAVersionThatWasTakenBackIsEvicted, which a StatefulSet's own controller waits for: none that serves, none of the
+// stable version, none that goes already, and none while the workload is held or no release is under way.
+func TestABrokenPodOfAVersionThatWasTakenBackIsEvicted(t *testing.T) {
+	for _, kind := range []*Kind{&statefulSet, &advancedStatefulSet} {
+		p := newPodset(t, kind, 3)
+		p.history = append(p.history, "r2")
+		p.record = &Record{UID: "u1", Stable: "r1", Revision: "r2", Pods: 2}
+		evicted := func(change func(*Seen)) string {
+			s := p.seen()
+			if change != nil {
+				change(s)
+			}
+			w, err := kind.Observe(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			changes, err := kind.Tend(s, w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, c := range changes {
+				names = append(names, c.Evict.Name)
+			}
+			return strings.Join(names, " ")
+		}
+		expect := func(what, want string, change func(*Seen)) {
+			t.Helper()
+			if got := evicted(change); got != want {
+				t.Errorf("%s, %s: %q is evicted, want %q", kind.Group, what, got, want)
+			}
+		}
+		p.revisions, p.ready = []string{"r1", "r2", "r2"}, []bool{false, true, true}
+		expect("the pods of the version serve", "", nil)
+		p.ready = []bool{true, false, false}
+		expect("none serves", p.name(2), nil)
+		expect("one goes already", p.name(1), func(s *Seen) { s.Pods[2].DeletionTimestamp = &metav1.Time{} })
+		expect("there is no release", "", func(s *Seen) { s.Record = nil })
+		p.record.Revision = "r1"
+		expect("the release is of this version", "", nil)
+	}
+}
